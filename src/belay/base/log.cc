@@ -1,0 +1,73 @@
+#include "belay/base/log.h"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+namespace belay::log {
+namespace {
+
+struct Logger {
+  std::shared_ptr<spdlog::logger> logger;
+  std::string topics;
+
+  Logger() {
+    auto console = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+    console->set_pattern("%^%l%$: %v");
+    logger = std::make_shared<spdlog::logger>("belay", console);
+    logger->set_level(spdlog::level::info);
+    if (const char* value = std::getenv("BELAY_LOG")) topics = std::string(",") + value + ",";
+  }
+};
+
+Logger& instance() {
+  static Logger logger;
+  return logger;
+}
+
+spdlog::level::level_enum translate(Level level) {
+  switch (level) {
+    case Level::debug:
+      return spdlog::level::debug;
+    case Level::info:
+      return spdlog::level::info;
+    case Level::warn:
+      return spdlog::level::warn;
+    case Level::error:
+      return spdlog::level::err;
+    case Level::off:
+      break;
+  }
+  return spdlog::level::off;
+}
+
+}  // namespace
+
+void set_level(Level level) {
+  instance().logger->set_level(translate(level));
+}
+
+void set_file(const std::string& path) {
+  auto& sinks = instance().logger->sinks();
+  sinks.resize(1);
+  if (path.empty()) return;
+  auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+  file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l: %v");
+  sinks.push_back(file);
+  instance().logger->flush_on(spdlog::level::info);
+}
+
+bool topic_enabled(std::string_view topic) {
+  const std::string& topics = instance().topics;
+  return !topics.empty() && topics.find("," + std::string(topic) + ",") != std::string::npos;
+}
+
+void write(Level level, std::string_view message) {
+  instance().logger->log(translate(level), "{}", message);
+}
+
+}  // namespace belay::log

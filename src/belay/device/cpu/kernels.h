@@ -1,0 +1,14 @@
+#pragma once
+// Candidate lists of the host processor, fastest first. An operator with tuned kernels declares an
+// overload below and defines it beside its kernels; the template is for those that have none.
+
+#include "belay/device/reference/kernels.h"
+
+namespace belay {
+
+template <class Args>
+Candidates<Args> cpu_candidates(OpTag<Args> tag) {
+  return reference_candidates(tag);
+}
+
+}  // namespace belay

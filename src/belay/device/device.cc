@@ -1,0 +1,30 @@
+#include "belay/device/device.h"
+
+#include "belay/base/error.h"
+#include "belay/base/log.h"
+#include "belay/device/cpu/cpu_device.h"
+#include "belay/device/guard/guard_device.h"
+
+namespace belay {
+
+std::unique_ptr<Device> make_device(std::string_view name) {
+  if (name == "cpu") return make_cpu_device();
+  if (name == "reference") return make_reference_device();
+  if (name == "guard") return make_guard_device();
+  fail(ExitCode::usage, "unknown device '{}'; this build has cpu, reference and guard", name);
+}
+
+namespace detail {
+
+void fail_all_declined(std::string_view op, std::string_view device, std::string_view last_reason) {
+  fail(ExitCode::failure, "no kernel of device '{}' takes this {} call: {}", device, op,
+       last_reason);
+}
+
+void log_declined(std::string_view op, std::string_view kernel, std::string_view reason) {
+  static const bool wanted = log::topic_enabled("kernels");
+  if (wanted) log::info("{}: {} declines: {}", op, kernel, reason);
+}
+
+}  // namespace detail
+}  // namespace belay

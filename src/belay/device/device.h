@@ -1,0 +1,109 @@
+#pragma once
+// Device: memory, lanes and kernels. Device memory is opaque: host code reaches it only through
+// kernels and explicit copies, and waits before it reads what it copied.
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "belay/device/kernel.h"
+#include "belay/device/matmul_choice.h"
+#include "belay/device/ops/all.h"
+
+namespace belay {
+
+class Device;
+
+// An in-order queue of operator calls. Lane calls never allocate on the heap once warm.
+class Lane {
+ public:
+  Lane() = default;
+  virtual ~Lane() = default;
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  [[nodiscard]] virtual Device& device() = 0;
+  virtual void submit(const OpCall& call) = 0;
+  // Copies are ordered with the calls around them. The host memory must stay valid, and is not to
+  // be read (copy_out) or written (copy_in), until wait() returns.
+  virtual void copy_in(void* device_memory, const void* host, std::size_t bytes) = 0;
+  virtual void copy_out(void* host, const void* device_memory, std::size_t bytes) = 0;
+  // Returns when everything submitted so far is done; throws what an earlier call failed with.
+  virtual void wait() = 0;
+};
+
+// Device memory; freed on destruction. The address is meaningful to kernels only.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  virtual ~DeviceMemory() = default;
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  [[nodiscard]] virtual void* address() const = 0;
+  [[nodiscard]] virtual std::size_t bytes() const = 0;
+};
+
+class Device {
+ public:
+  Device() = default;
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  // Zero-filled, aligned to at least 128 bytes. Throws Error(capacity) naming what was asked for.
+  virtual std::unique_ptr<DeviceMemory> allocate(std::size_t bytes, std::string_view purpose) = 0;
+  virtual std::unique_ptr<Lane> create_lane() = 0;
+  [[nodiscard]] virtual const KernelTable& kernels() const = 0;
+
+  // Which candidate runs which matrix product; filled by measurement or from a plan.
+  [[nodiscard]] MatmulChoices& matmul_choices() { return matmul_choices_; }
+  [[nodiscard]] const MatmulChoices& matmul_choices() const { return matmul_choices_; }
+
+ private:
+  MatmulChoices matmul_choices_;
+};
+
+// "cpu", "reference", "guard"; anything else is Error(usage) with the valid names.
+std::unique_ptr<Device> make_device(std::string_view name);
+
+// The candidate that will run this call: the measured choice for matrix products where there is
+// one, else the first that does not decline. Throws Error(failure) when all decline.
+template <class Args>
+const Candidate<Args>& select_kernel(const Device& device, const Args& args);
+
+template <class Args>
+void launch(Lane& lane, const Args& args) {
+  args.check();
+  lane.submit(make_call(args, select_kernel(lane.device(), args)));
+}
+
+namespace detail {
+[[noreturn]] void fail_all_declined(std::string_view op, std::string_view device,
+                                    std::string_view last_reason);
+void log_declined(std::string_view op, std::string_view kernel, std::string_view reason);
+}  // namespace detail
+
+template <class Args>
+const Candidate<Args>& select_kernel(const Device& device, const Args& args) {
+  const auto& candidates = std::get<Candidates<Args>>(device.kernels().candidates);
+  if constexpr (std::is_same_v<Args, MatmulArgs>) {
+    const std::string_view chosen = device.matmul_choices().find(MatmulKey::of(args));
+    if (!chosen.empty()) {
+      for (const auto& candidate : candidates) {
+        if (candidate.name != chosen) continue;
+        if (candidate.declines == nullptr || candidate.declines(args) == nullptr) return candidate;
+      }
+    }
+  }
+  const char* reason = "no candidates";
+  for (const auto& candidate : candidates) {
+    reason = candidate.declines != nullptr ? candidate.declines(args) : nullptr;
+    if (reason == nullptr) return candidate;
+    detail::log_declined(Args::kName, candidate.name, reason);
+  }
+  detail::fail_all_declined(Args::kName, device.name(), reason);
+}
+
+}  // namespace belay

@@ -1,0 +1,103 @@
+#pragma once
+// Causal attention, exact, without the seq x seq matrix (Dao et al., arXiv:2205.14135; grouped
+// queries: Ainslie et al., arXiv:2305.13245). Query i of a row sits at key position
+// kv_len - q_len + i and sees keys [doc_begin, that position]: documents packed into one row do not
+// see each other.
+
+#include "belay/base/tensor.h"
+#include "belay/device/kernel.h"
+
+namespace belay {
+
+struct AttentionShape {
+  std::int64_t batch = 0;
+  std::int64_t q_len = 0;
+  std::int64_t kv_len = 0;  // >= q_len
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  // divides heads
+  std::int64_t head_dim = 0;
+  float scale = 1.0F;  // usually 1/sqrt(head_dim)
+
+  // Visible (query, key) pairs of one head, documents ignored.
+  [[nodiscard]] double pairs() const {
+    const auto q = static_cast<double>(q_len);
+    return static_cast<double>(batch) * q * (static_cast<double>(kv_len) - (q - 1.0) / 2.0);
+  }
+};
+
+struct AttentionForwardArgs {
+  static constexpr std::string_view kName = "attention_forward";
+
+  AttentionShape shape;
+  Rows q;            // batch*q_len rows of heads*head_dim; f32 or bf16
+  Rows k;            // batch*kv_len rows of kv_heads*head_dim
+  Rows v;            // like k
+  Tensor doc_begin;  // [batch*q_len] i32: first visible key within the row; empty: 0
+  Tensor dst;        // [batch*q_len, heads*head_dim]
+  Tensor lse;        // [batch, heads, q_len] f32: log-sum-exp of the scaled scores; may be empty
+
+  [[nodiscard]] Cost cost() const {
+    const double work = shape.pairs() * static_cast<double>(shape.heads * shape.head_dim);
+    const double kv = 2.0 * static_cast<double>(k.rows * k.width);
+    return {4.0 * work, (2.0 * static_cast<double>(dst.elements()) + kv) *
+                            static_cast<double>(size_of(q.dtype))};
+  }
+  void check() const {
+    BELAY_CHECK(q.rows == shape.batch * shape.q_len && k.rows == shape.batch * shape.kv_len);
+    BELAY_CHECK(q.width == shape.heads * shape.head_dim);
+    BELAY_CHECK(k.width == shape.kv_heads * shape.head_dim && v.width == k.width);
+    BELAY_CHECK(shape.heads % shape.kv_heads == 0 && shape.kv_len >= shape.q_len);
+  }
+};
+
+// Needs q_len == kv_len. Overwrites d_q, d_k, d_v.
+struct AttentionBackwardArgs {
+  static constexpr std::string_view kName = "attention_backward";
+
+  AttentionShape shape;
+  Rows q;
+  Rows k;
+  Rows v;
+  Tensor doc_begin;
+  Tensor dst;    // forward's result
+  Tensor lse;    // forward's log-sum-exp
+  Tensor d_dst;  // like dst
+  Rows d_q;      // like q
+  Rows d_k;      // like k
+  Rows d_v;      // like v
+
+  [[nodiscard]] Cost cost() const {
+    const double work = shape.pairs() * static_cast<double>(shape.heads * shape.head_dim);
+    const double kv = 4.0 * static_cast<double>(k.rows * k.width);
+    return {8.0 * work, (4.0 * static_cast<double>(dst.elements()) + kv) *
+                            static_cast<double>(size_of(q.dtype))};
+  }
+  void check() const {
+    BELAY_CHECK(shape.q_len == shape.kv_len && !lse.empty());
+    BELAY_CHECK(d_q.width == q.width && d_k.width == k.width && d_v.width == v.width);
+  }
+};
+
+// Rotates q and k in place (Su et al., arXiv:2104.09864, eq. 34, in the half-split layout of
+// Hugging Face): (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin), x1 = first half of the head.
+// `backward` applies the transpose, which is the gradient.
+struct RotaryArgs {
+  static constexpr std::string_view kName = "rotary";
+
+  Rows rows;  // tokens rows of heads*head_dim, in place; f32 or bf16
+  std::int64_t head_dim = 0;
+  Tensor positions;  // [tokens] i32
+  Tensor table;      // [max_position, head_dim] f32: head_dim/2 cosines, then head_dim/2 sines
+  bool backward = false;
+
+  [[nodiscard]] Cost cost() const {
+    const double elements = static_cast<double>(rows.rows * rows.width);
+    return {3.0 * elements, 2.0 * elements * static_cast<double>(size_of(rows.dtype))};
+  }
+  void check() const {
+    BELAY_CHECK(positions.elements() == rows.rows && rows.width % head_dim == 0);
+    BELAY_CHECK(head_dim % 2 == 0 && table.dim(1) == head_dim);
+  }
+};
+
+}  // namespace belay
