@@ -1,0 +1,9 @@
+#pragma once
+// The subcommands. Each has one file cli/NAME.cc whose add_NAME registers its options and a
+// callback; the callback reports failure by throwing belay::Error.
+
+namespace CLI {
+class App;
+}
+
+namespace belay {}  // namespace belay

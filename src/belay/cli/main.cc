@@ -1,0 +1,96 @@
+// belay: the command line. Registers the subcommands and turns errors into exit codes.
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "belay/base/error.h"
+#include "belay/base/log.h"
+#include "belay/cli/commands.h"
+
+namespace belay {
+namespace {
+
+void add_commands(CLI::App& app) {
+  static_cast<void>(app);
+}
+
+int report(ExitCode code, std::string_view message) {
+  const char* const label = isatty(STDERR_FILENO) != 0 ? "\033[1;31merror:\033[0m" : "error:";
+  std::fflush(stdout);
+  fmt::print(stderr, "belay: {} {}\n", label, message);
+  return static_cast<int>(code);
+}
+
+// The command that the user meant, for the hint under a usage error: "belay train".
+std::string command_line_prefix(const CLI::App& app) {
+  std::string prefix = "belay";
+  for (const CLI::App* level = &app; !level->get_subcommands().empty();) {
+    level = level->get_subcommands().front();
+    prefix += " " + level->get_name();
+  }
+  return prefix;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("belay pre-trains language models.");
+  app.name("belay");
+  app.set_version_flag("--version", "belay " BELAY_VERSION);
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.footer(
+      "Examples:\n"
+      "  belay train config.toml --out runs/first\n"
+      "  belay COMMAND --help\n"
+      "Exit codes: 0 success, 1 internal failure, 2 wrong use or configuration, 3 bad data or file,\n"
+      "4 numerics, 5 communication, 6 does not fit.");
+
+  int quiet = 0;
+  int verbose = 0;
+  app.add_flag("-q,--quiet", quiet, "Only warnings and errors; twice: only errors");
+  app.add_flag("-v,--verbose", verbose, "Also debugging messages");
+  app.parse_complete_callback([&] {
+    if (verbose > 0) log::set_level(log::Level::debug);
+    if (quiet > 0) log::set_level(quiet > 1 ? log::Level::error : log::Level::warn);
+    // A reader that goes away ends a command quietly, as usual; it must not end hours of training.
+    const auto chosen = app.get_subcommands();
+    const bool training = std::any_of(chosen.begin(), chosen.end(), [](const CLI::App* command) {
+      return command->get_name() == "train";
+    });
+    std::signal(SIGPIPE, training ? SIG_IGN : SIG_DFL);
+  });
+  add_commands(app);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
+    return report(ExitCode::usage,
+                  fmt::format("{}\nSee {} --help.", error.what(), command_line_prefix(app)));
+  }
+  return static_cast<int>(ExitCode::ok);
+}
+
+}  // namespace
+}  // namespace belay
+
+int main(int argc, char** argv) {
+  try {
+    return belay::run(argc, argv);
+  } catch (const belay::Error& error) {
+    return belay::report(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    return belay::report(belay::ExitCode::capacity,
+                         "out of memory: the system refused an allocation; use a smaller model, "
+                         "batch or input");
+  } catch (const std::exception& error) {
+    return belay::report(belay::ExitCode::failure,
+                         fmt::format("internal failure, please report it: {}", error.what()));
+  }
+}
