@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <numeric>
 #include <sstream>
 
@@ -37,12 +36,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string joined(std::span<const std::string_view> words) {
   return fmt::format("{}", fmt::join(words, ", "));
-}
-
-std::vector<std::string_view> names_of(std::span<const Field> fields) {
-  std::vector<std::string_view> names;
-  for (const Field& field : fields) names.push_back(field.name);
-  return names;
 }
 
 std::string expectation(const Field& field) {
@@ -154,27 +147,16 @@ void assign(const Section& section, const Field& field, const toml::node& node,
        describe(field.rule));
 }
 
-[[noreturn]] void unknown_key(std::span<const Section> sections, const Section& section,
-                              std::string_view key, const std::string& where) {
-  for (const Section& other : sections) {
-    const auto names = names_of(other.fields);
-    if (std::find(names.begin(), names.end(), key) != names.end()) {
-      fail(ExitCode::usage, "{}: unknown key \"{}\" in [{}]; it belongs in [{}]", where, key,
-           section.name, other.name);
-    }
-  }
-  const auto names = names_of(section.fields);
-  const std::string_view guess = nearest(key, names);
-  fail(ExitCode::usage, "{}: unknown key \"{}\" in [{}]; {}", where, key, section.name,
-       guess.empty() ? "valid keys: " + joined(names) : fmt::format("did you mean \"{}\"?", guess));
-}
+struct Target {
+  const Section* section = nullptr;
+  const Field* field = nullptr;
+};
 
-const Section& find_section(std::span<const Section> sections, std::string_view name,
-                            const std::string& where) {
+[[noreturn]] void unknown_section(std::span<const Section> sections, std::string_view name,
+                                  const std::string& where) {
   std::vector<std::string_view> names;
   for (const Section& section : sections) {
-    if (section.name == name) return section;
-    names.push_back(section.name);
+    if (names.empty() || names.back() != section.name) names.push_back(section.name);
   }
   const std::string_view guess = nearest(name, names);
   fail(ExitCode::usage, "{}: unknown section [{}]; {}", where, name,
@@ -182,27 +164,55 @@ const Section& find_section(std::span<const Section> sections, std::string_view 
                      : fmt::format("did you mean [{}]?", guess));
 }
 
+[[noreturn]] void unknown_key(std::span<const Section> sections, std::string_view section_name,
+                              std::string_view key, const std::string& where) {
+  std::vector<std::string_view> names;
+  for (const Section& section : sections) {
+    for (const Field& field : section.fields) {
+      if (section.name == section_name) {
+        names.push_back(field.name);
+      } else if (field.name == key) {
+        fail(ExitCode::usage, "{}: unknown key \"{}\" in [{}]; it belongs in [{}]", where, key,
+             section_name, section.name);
+      }
+    }
+  }
+  if (names.empty()) unknown_section(sections, section_name, where);
+  const std::string_view guess = nearest(key, names);
+  fail(ExitCode::usage, "{}: unknown key \"{}\" in [{}]; {}", where, key, section_name,
+       guess.empty() ? "valid keys: " + joined(names) : fmt::format("did you mean \"{}\"?", guess));
+}
+
+Target find(std::span<const Section> sections, std::string_view section_name, std::string_view key,
+            const std::string& where) {
+  for (const Section& section : sections) {
+    if (section.name != section_name) continue;
+    for (const Field& field : section.fields) {
+      if (field.name == key) return {&section, &field};
+    }
+  }
+  unknown_key(sections, section_name, key, where);
+}
+
 void read_table(const toml::table& table, std::string_view source,
                 std::span<const Section> sections) {
   for (const auto& [section_key, section_node] : table) {
     const std::string where = place(source, section_key.source());
+    const std::string_view name = section_key.str();
     const toml::table* const entries = section_node.as_table();
     if (entries == nullptr) {
-      fail(ExitCode::usage, "{}: \"{}\" stands outside of a section; keys belong in one of [{}]",
-           where, section_key.str(), [&] {
-             std::vector<std::string_view> names;
-             for (const Section& section : sections) names.push_back(section.name);
-             return fmt::format("{}", fmt::join(names, "], ["));
-           }());
+      fail(ExitCode::usage,
+           "{}: \"{}\" stands outside of a section; put it under a line such as [{}]", where, name,
+           sections.front().name);
     }
-    const Section& section = find_section(sections, section_key.str(), where);
+    if (std::none_of(sections.begin(), sections.end(),
+                     [&](const Section& section) { return section.name == name; })) {
+      unknown_section(sections, name, where);
+    }
     for (const auto& [key, node] : *entries) {
       const std::string here = place(source, key.source());
-      const auto field =
-          std::find_if(section.fields.begin(), section.fields.end(),
-                       [name = key.str()](const Field& entry) { return entry.name == name; });
-      if (field == section.fields.end()) unknown_key(sections, section, key.str(), here);
-      assign(section, *field, node, here);
+      const Target target = find(sections, name, key.str(), here);
+      assign(*target.section, *target.field, node, here);
     }
   }
 }
@@ -223,8 +233,7 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
   return best;
 }
 
-void read_text(std::string_view text, std::string_view source,
-               std::span<const Section> sections) {
+void read_text(std::string_view text, std::string_view source, std::span<const Section> sections) {
   toml::table table;
   try {
     table = toml::parse(text);
@@ -233,16 +242,6 @@ void read_text(std::string_view text, std::string_view source,
          error.description());
   }
   read_table(table, source, sections);
-}
-
-void read_file(const std::string& path, std::span<const Section> sections) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!(file && text << file.rdbuf())) {
-    fail(ExitCode::data, "cannot read the configuration {}: check that it exists, is a file and "
-         "is not empty", path);
-  }
-  read_text(text.str(), path, sections);
 }
 
 void apply_override(std::string_view assignment, std::span<const Section> sections) {
@@ -256,10 +255,7 @@ void apply_override(std::string_view assignment, std::span<const Section> sectio
   const std::string_view key = assignment.substr(dot + 1, equals - dot - 1);
   const std::string_view text = assignment.substr(equals + 1);
 
-  const Section& section = find_section(sections, section_name, source);
-  const auto field = std::find_if(section.fields.begin(), section.fields.end(),
-                                  [&](const Field& entry) { return entry.name == key; });
-  if (field == section.fields.end()) unknown_key(sections, section, key, source);
+  const auto [section, field] = find(sections, section_name, key, source);
   toml::table table;
   bool parsed = true;
   try {
@@ -269,10 +265,10 @@ void apply_override(std::string_view assignment, std::span<const Section> sectio
   }
   const bool wants_text = field->kind == Kind::text || field->kind == Kind::choice;
   if (parsed && table.size() == 1 && (!wants_text || table["value"].is_string())) {
-    return assign(section, *field, *table["value"].node(), source);
+    return assign(*section, *field, *table["value"].node(), source);
   }
   // A shell strips quotes: a bare word is a string.
-  assign(section, *field, toml::value<std::string>(std::string(text)), source);
+  assign(*section, *field, toml::value<std::string>(std::string(text)), source);
 }
 
 }  // namespace belay::config

@@ -15,8 +15,8 @@
 //     return kFields;
 //   }
 //
-// Member types: bool, integers, double, std::string, DType, enums (with one_of: the choice's index
-// is the enumerator's value), std::array<double, N>, and std::optional of an integer or double.
+// Member types: bool, integers, double, std::string (free, or one_of), DType, enums (with one_of:
+// the choice's index is the enumerator's value), std::array<double, N>, and std::optional of these.
 
 #include <array>
 #include <cstdint>
@@ -26,6 +26,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -36,8 +37,8 @@ namespace belay::config {
 enum class Kind { boolean, integer, real, text, choice, reals };
 
 // A field's value outside its struct; monostate is an unset optional. A choice is text.
-using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string,
-                           std::vector<double>>;
+using Value =
+    std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<double>>;
 
 // What a value must satisfy. Bounds hold for numbers and for each element of an array.
 struct Rule {
@@ -87,8 +88,17 @@ struct MemberPointer;
 template <class Struct, class Member>
 struct MemberPointer<Member Struct::*> {
   using Owner = Struct;
-  using Type = Member;
 };
+
+// object.*first.*second...
+template <auto first, auto... rest, class Object>
+auto& follow(Object& object) {
+  if constexpr (sizeof...(rest) == 0) {
+    return object.*first;
+  } else {
+    return follow<rest...>(object.*first);
+  }
+}
 
 template <class T>
 struct Unwrapped {
@@ -170,20 +180,22 @@ constexpr Rule limit_to_type(Rule rule) {
 
 }  // namespace detail
 
-template <auto member>
+// field<&Config::member>, or field<&Config::part, &Part::member> for a member of a member.
+template <auto first, auto... rest>
 Field field(std::string_view name, std::string_view doc, Rule rule = {}) {
-  using Pointer = detail::MemberPointer<decltype(member)>;
-  using Owner = typename Pointer::Owner;
-  using Wrapped = detail::Unwrapped<typename Pointer::Type>;
+  using Owner = typename detail::MemberPointer<decltype(first)>::Owner;
+  using Slot =
+      std::remove_cvref_t<decltype(detail::follow<first, rest...>(std::declval<Owner&>()))>;
+  using Wrapped = detail::Unwrapped<Slot>;
   using Type = typename Wrapped::Type;
   return {
       .name = name,
       .doc = doc,
-      .kind = detail::kind_of<Type>(),
+      .kind = rule.choices.empty() ? detail::kind_of<Type>() : Kind::choice,
       .length = detail::kArrayLength<Type>,
       .rule = detail::limit_to_type<Type>(rule),
       .read = [](const void* config, const Field& self) -> Value {
-        const auto& slot = static_cast<const Owner*>(config)->*member;
+        const auto& slot = detail::follow<first, rest...>(*static_cast<const Owner*>(config));
         if constexpr (Wrapped::kOptional) {
           return slot ? detail::to_value(*slot, self) : Value{};
         } else {
@@ -192,7 +204,7 @@ Field field(std::string_view name, std::string_view doc, Rule rule = {}) {
       },
       .write =
           [](void* config, const Field& self, const Value& value) {
-            auto& slot = static_cast<Owner*>(config)->*member;
+            auto& slot = detail::follow<first, rest...>(*static_cast<Owner*>(config));
             if constexpr (Wrapped::kOptional) {
               detail::from_value(slot.emplace(), self, value);
             } else {
@@ -202,7 +214,8 @@ Field field(std::string_view name, std::string_view doc, Rule rule = {}) {
   };
 }
 
-// One [section] of the file, bound to the struct that receives it.
+// One [section] of the file, bound to the struct that receives it. Several may share a name: the
+// file then shows one section with the keys of all.
 struct Section {
   std::string_view name;
   std::span<const Field> fields;
@@ -214,10 +227,9 @@ Section section(Config& config) {
   return {Config::kSection, Config::fields(), &config};
 }
 
-// Reads a TOML file, or text whose origin is called `source` in messages, into the sections. Keys
-// that the file does not name keep their values. Throws Error(usage) naming source, line, key,
-// value and the way out; Error(data) if the file cannot be read.
-void read_file(const std::string& path, std::span<const Section> sections);
+// Reads TOML text, whose origin is called `source` in messages, into the sections. Keys that it
+// does not name keep their values. Throws Error(usage) naming source, line, key, value and the way
+// out.
 void read_text(std::string_view text, std::string_view source, std::span<const Section> sections);
 
 // Applies one "section.key=value"; the value is TOML, and a plain word is taken as a string.

@@ -89,8 +89,12 @@ std::string describe(const Rule& rule) {
 
 std::string to_toml(std::span<const Section> sections) {
   std::string text;
+  std::string_view open;
   for (const Section& section : sections) {
-    text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section.name);
+    if (section.name != open) {
+      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section.name);
+      open = section.name;
+    }
     std::vector<std::string> lines;
     std::size_t width = 0;
     for (const Field& field : section.fields) {
@@ -108,9 +112,13 @@ std::string to_toml(std::span<const Section> sections) {
 
 std::string to_markdown(std::span<const Section> sections) {
   std::string text;
+  std::string_view open;
   for (const Section& section : sections) {
-    text += fmt::format("### `[{}]`\n\n| key | type | default | meaning |\n|---|---|---|---|\n",
-                        section.name);
+    if (section.name != open) {
+      text += fmt::format("{}### `[{}]`\n\n| key | type | default | meaning |\n|---|---|---|---|\n",
+                          text.empty() ? "" : "\n", section.name);
+      open = section.name;
+    }
     for (const Field& field : section.fields) {
       const std::string value = value_text(section, field);
       std::string doc(field.doc);
@@ -123,7 +131,6 @@ std::string to_markdown(std::span<const Section> sections) {
       text += fmt::format("| `{}` | {} | {} | {} |\n", field.name, kind_text(field),
                           value.empty() ? "derived" : "`" + value + "`", doc);
     }
-    text += "\n";
   }
   return text;
 }

@@ -48,7 +48,8 @@ int run(int argc, char** argv) {
       "Examples:\n"
       "  belay train config.toml --out runs/first\n"
       "  belay COMMAND --help\n"
-      "Exit codes: 0 success, 1 internal failure, 2 wrong use or configuration, 3 bad data or file,\n"
+      "Exit codes: 0 success, 1 internal failure, 2 wrong use or configuration, 3 bad data or "
+      "file,\n"
       "4 numerics, 5 communication, 6 does not fit.");
 
   int quiet = 0;

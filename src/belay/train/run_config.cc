@@ -1,0 +1,71 @@
+#include "belay/train/run_config.h"
+
+#include "belay/base/error.h"
+#include "belay/base/file.h"
+#include "belay/model/model_fields.h"
+
+namespace belay {
+namespace {
+
+std::span<const config::Field> path_fields() {
+  static const config::Field kFields[] = {config::field<&RunConfig::model_path>(
+      "path", "Hugging Face directory to take the model and its weights from; empty: new weights")};
+  return kFields;
+}
+
+void check_together(const RunConfig& config) {
+  if (config.train.eval_every > 0 && config.data.val.empty()) {
+    fail(ExitCode::usage,
+         "train.eval_every = {} needs held-out data: set data.val, or eval_every = 0",
+         config.train.eval_every);
+  }
+}
+
+void read_into(RunConfig& config, std::string_view text, std::string_view source,
+               const std::vector<std::string>& overrides) {
+  const auto sections = sections_of(config);
+  config::read_text(text, source, sections);
+  for (const std::string& assignment : overrides) config::apply_override(assignment, sections);
+}
+
+}  // namespace
+
+std::vector<config::Section> sections_of(RunConfig& config) {
+  return {
+      {"model", model_fields(), &config.model},
+      {"model", path_fields(), &config},
+      config::section(config.data),
+      config::section(config.train),
+      config::section(config.optimizer),
+      config::section(config.parallel),
+      config::section(config.snapshot),
+      config::section(config.observe),
+      config::section(config.machine),
+  };
+}
+
+RunConfig parse_config(std::string_view text, std::string_view source,
+                       const std::vector<std::string>& overrides) {
+  // The family decides what the other keys default to, so it is read first.
+  RunConfig first;
+  read_into(first, text, source, overrides);
+  RunConfig config;
+  config.model = family_defaults(first.model.family);
+  read_into(config, text, source, overrides);
+  check_parallel(config.parallel);
+  resolve_batch(config.train, 1);
+  check_schedule(config.optimizer.schedule_of(config.train.steps));
+  check_together(config);
+  return config;
+}
+
+RunConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
+  constexpr std::int64_t kLargest = std::int64_t{1} << 20;
+  return parse_config(read_file(path, kLargest), path, overrides);
+}
+
+std::string to_toml(RunConfig config) {
+  return config::to_toml(sections_of(config));
+}
+
+}  // namespace belay
