@@ -263,7 +263,7 @@ def one_batch(forward, params, config, batch, work):
 
 def adamw_losses(forward, params, config, batch, work):
     """The loss before each step and after the last. Only matrices and embeddings decay."""
-    leaves = {name: torch.nn.Parameter(value.to(work)) for name, value in params.items()}
+    leaves = {name: torch.nn.Parameter(value.to(work, copy=True)) for name, value in params.items()}
     groups = [
         {"params": [p for p in leaves.values() if p.dim() >= 2], "weight_decay": WEIGHT_DECAY},
         {"params": [p for p in leaves.values() if p.dim() < 2], "weight_decay": 0.0},

@@ -231,7 +231,7 @@ def adamw(cases, steps=6, n=77):
 
         def compute(work, weights_before, gradients, lr, beta1, beta2, eps, weight_decay,
                     max_norm):
-            weight = torch.nn.Parameter(weights_before.to(work))
+            weight = torch.nn.Parameter(weights_before.to(work, copy=True))
             optimizer = torch.optim.AdamW([weight], lr=lr, betas=(beta1, beta2), eps=eps,
                                           weight_decay=weight_decay)
             history, scales = [], []
