@@ -14,6 +14,16 @@ std::unique_ptr<Device> make_device(std::string_view name) {
   fail(ExitCode::usage, "unknown device '{}'; this build has cpu, reference and guard", name);
 }
 
+void Lane::execute(const OpCall& call, KernelContext& context) {
+  if (recorder_ == nullptr) {
+    call.invoke(call, context);
+    return;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  call.invoke(call, context);
+  recorder_->record(call, begin, std::chrono::steady_clock::now());
+}
+
 namespace detail {
 
 void fail_all_declined(std::string_view op, std::string_view device, std::string_view last_reason) {

@@ -2,6 +2,7 @@
 // Device: memory, lanes and kernels. Device memory is opaque: host code reaches it only through
 // kernels and explicit copies, and waits before it reads what it copied.
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -14,6 +15,17 @@
 namespace belay {
 
 class Device;
+
+// Told about every call that a lane has executed. Times are from std::chrono::steady_clock.
+class OpRecorder {
+ public:
+  OpRecorder() = default;
+  virtual ~OpRecorder() = default;
+  OpRecorder(const OpRecorder&) = delete;
+  OpRecorder& operator=(const OpRecorder&) = delete;
+  virtual void record(const OpCall& call, std::chrono::steady_clock::time_point begin,
+                      std::chrono::steady_clock::time_point end) = 0;
+};
 
 // An in-order queue of operator calls. Lane calls never allocate on the heap once warm.
 class Lane {
@@ -31,6 +43,23 @@ class Lane {
   virtual void copy_out(void* host, const void* device_memory, std::size_t bytes) = 0;
   // Returns when everything submitted so far is done; throws what an earlier call failed with.
   virtual void wait() = 0;
+  // Makes room for kernels that need this much scratch, so that no later call has to.
+  virtual void reserve_workspace(std::size_t bytes) = 0;
+
+  // Calls launched from now on carry this tag ("forward", "backward", "optimizer", ...); the text
+  // must outlive them.
+  void set_tag(std::string_view tag) { tag_ = tag; }
+  [[nodiscard]] std::string_view tag() const { return tag_; }
+  // Null: nobody is told. Not owned.
+  void set_recorder(OpRecorder* recorder) { recorder_ = recorder; }
+
+ protected:
+  // Runs the call now, on this thread, and tells the recorder.
+  void execute(const OpCall& call, KernelContext& context);
+
+ private:
+  std::string_view tag_;
+  OpRecorder* recorder_ = nullptr;
 };
 
 // Device memory; freed on destruction. The address is meaningful to kernels only.
@@ -76,7 +105,9 @@ const Candidate<Args>& select_kernel(const Device& device, const Args& args);
 template <class Args>
 void launch(Lane& lane, const Args& args) {
   args.check();
-  lane.submit(make_call(args, select_kernel(lane.device(), args)));
+  OpCall call = make_call(args, select_kernel(lane.device(), args));
+  call.tag = lane.tag();
+  lane.submit(call);
 }
 
 namespace detail {

@@ -50,6 +50,7 @@ struct OpCall {
 
   std::string_view op;
   std::string_view kernel;
+  std::string_view tag;  // what the call is part of; see Lane::set_tag
   Cost cost;
   std::size_t workspace = 0;
   void (*invoke)(const OpCall&, KernelContext&) = nullptr;

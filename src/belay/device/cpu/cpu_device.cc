@@ -40,15 +40,12 @@ class InlineLane final : public Lane {
   explicit InlineLane(Device& device) : device_(device) {}
   Device& device() override { return device_; }
   void submit(const OpCall& call) override {
-    if (call.workspace > workspace_bytes_) {
-      workspace_ = device_.allocate(call.workspace, "kernel workspace");
-      workspace_bytes_ = call.workspace;
-    }
+    reserve_workspace(call.workspace);
     KernelContext context;
     if (workspace_ != nullptr) {
       context = {static_cast<std::byte*>(workspace_->address()), workspace_bytes_};
     }
-    call.invoke(call, context);
+    execute(call, context);
   }
   void copy_in(void* device_memory, const void* host, std::size_t bytes) override {
     if (bytes != 0) std::memcpy(device_memory, host, bytes);
@@ -57,6 +54,11 @@ class InlineLane final : public Lane {
     if (bytes != 0) std::memcpy(host, device_memory, bytes);
   }
   void wait() override {}
+  void reserve_workspace(std::size_t bytes) override {
+    if (bytes <= workspace_bytes_) return;
+    workspace_ = device_.allocate(bytes, "kernel workspace");
+    workspace_bytes_ = bytes;
+  }
 
  private:
   Device& device_;

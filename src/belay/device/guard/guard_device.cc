@@ -84,6 +84,7 @@ class GuardLane final : public Lane {
   void copy_out(void* host, const void* device_memory, std::size_t bytes) override {
     queue_.emplace_back(Copy{host, device_memory, bytes});
   }
+  void reserve_workspace(std::size_t) override {}  // each call gets fresh scratch
   void wait() override {
     const auto queue = std::exchange(queue_, {});
     if (queue.empty()) return;
@@ -96,7 +97,7 @@ class GuardLane final : public Lane {
       const auto& call = std::get<OpCall>(entry);
       std::vector<std::byte> workspace(call.workspace);
       KernelContext context{workspace.data(), workspace.size()};
-      call.invoke(call, context);
+      execute(call, context);
     }
     device_.protect_all(PROT_NONE);
   }

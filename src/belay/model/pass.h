@@ -1,0 +1,47 @@
+#pragma once
+// A Pass is one micro-batch's trip through the model: its lane, its inputs on the device, the
+// arenas that its activations live in and the random key. Several may be under way at once.
+
+#include <cstdint>
+
+#include "belay/base/arena.h"
+#include "belay/base/philox.h"
+#include "belay/device/device.h"
+#include "belay/model/parameter_store.h"
+
+namespace belay {
+
+// The inputs of a micro-batch, in device memory: [rows, seq_len] each, i32.
+struct PassInputs {
+  std::int64_t rows = 0;
+  std::int64_t seq_len = 0;
+  Tensor tokens;
+  Tensor targets;    // -1: not counted
+  Tensor positions;  // restart at every document
+  Tensor doc_begin;  // first position in the row that a token may attend to
+
+  [[nodiscard]] std::int64_t token_count() const { return rows * seq_len; }
+};
+
+struct Pass {
+  Lane& lane;
+  const ParameterStore& parameters;
+  Arena& saved;    // what backward needs
+  Arena& scratch;  // what the present layer needs
+  PassInputs inputs;
+  RandomKey key;  // seed and step of dropout; the stream is set by each use
+  std::uint64_t first_row =
+      0;              // of this micro-batch within the global batch: dropout depends on it
+  bool train = true;  // dropout on, activations kept
+
+  [[nodiscard]] DType dtype() const { return parameters.compute(); }
+  [[nodiscard]] Tensor keep(DType type, const Shape& shape) const {
+    return saved.allocate(type, shape);
+  }
+  [[nodiscard]] Tensor keep(const Shape& shape) const { return saved.allocate(dtype(), shape); }
+  [[nodiscard]] Tensor temporary(const Shape& shape) const {
+    return scratch.allocate(dtype(), shape);
+  }
+};
+
+}  // namespace belay

@@ -1,0 +1,142 @@
+#include "belay/train/program.h"
+
+#include <cmath>
+
+namespace belay {
+namespace {
+
+constexpr int kInputTensors = 4;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::size_t input_tensor_bytes(const ProgramConfig& config) {
+  return aligned(static_cast<std::size_t>(config.micro_batch * config.seq_len) * 4);
+}
+
+}  // namespace
+
+Program::Program(Device& device, const ParameterTable& table, const ProgramConfig& config,
+                 const ArenaSizes& sizes)
+    : config_(config),
+      table_(table),
+      lane_(device.create_lane()),
+      store_(device, table, {config.compute, config.train}),
+      saved_memory_(device.allocate(sizes.saved, "activations")),
+      scratch_memory_(device.allocate(sizes.scratch, "temporaries")),
+      input_memory_(device.allocate(input_bytes(), "inputs")),
+      sums_memory_(
+          device.allocate(static_cast<std::size_t>(table.size() + 1) * kAlignment, "sums")),
+      saved_("activations", saved_memory_->address(), sizes.saved),
+      scratch_("temporaries", scratch_memory_->address(), sizes.scratch),
+      host_sums_(static_cast<std::size_t>(table.size() + 1) * (kAlignment / sizeof(double))) {
+  lane_->reserve_workspace(sizes.workspace);
+  model_ = std::make_unique<Transformer>(
+      *lane_, config_.model, table, TransformerOptions{config_.head_block_rows, config_.z_loss});
+}
+
+std::size_t Program::input_bytes() const {
+  const auto tokens = static_cast<std::size_t>(config_.micro_batch * config_.seq_len);
+  return kInputTensors * input_tensor_bytes(config_) + aligned(tokens * 4);
+}
+
+PassInputs Program::inputs(std::int64_t rows) const {
+  auto* base = static_cast<std::byte*>(input_memory_->address());
+  const std::size_t step = input_tensor_bytes(config_);
+  const Shape shape{rows * config_.seq_len};
+  const auto tensor = [&](std::size_t index) {
+    return Tensor{base + index * step, DType::i32, shape};
+  };
+  return {rows, config_.seq_len, tensor(0), tensor(1), tensor(2), tensor(3)};
+}
+
+void Program::run_micro_batch(Lane& lane, const HostBatch& batch, std::uint32_t step,
+                              std::uint64_t first_row, bool train) {
+  BELAY_CHECK(batch.rows >= 1 && batch.rows <= config_.micro_batch);
+  saved_.release(0);
+  scratch_.release(0);
+  Pass pass{lane,      store_, saved_, scratch_, inputs(batch.rows), {config_.seed, step, 0},
+            first_row, train};
+  lane.copy_in(pass.inputs.tokens.data, batch.tokens, pass.inputs.tokens.bytes());
+  lane.copy_in(pass.inputs.targets.data, batch.targets, pass.inputs.targets.bytes());
+  lane.copy_in(pass.inputs.positions.data, batch.positions, pass.inputs.positions.bytes());
+  lane.copy_in(pass.inputs.doc_begin.data, batch.doc_begin, pass.inputs.doc_begin.bytes());
+
+  auto* nll_base = static_cast<std::byte*>(input_memory_->address()) +
+                   kInputTensors * input_tensor_bytes(config_);
+  const Tensor nll{nll_base, DType::f32, {pass.inputs.token_count()}};
+  model_->forward(pass, activations_, nll);
+  launch(lane, SumArgs{nll, {sums_memory_->address(), DType::f64, {1}}});
+  if (train) model_->backward(pass, activations_);
+}
+
+void Program::clear_loss(Lane& lane) {
+  launch(lane, FillArgs{{sums_memory_->address(), DType::f64, {1}}, 0.0});
+}
+
+double Program::read_loss(Lane& lane) {
+  lane.copy_out(host_sums_.data(), sums_memory_->address(), sizeof(double));
+  lane.wait();
+  return host_sums_[0];
+}
+
+void Program::launch_gradient_squares(Lane& lane) {
+  lane.set_tag("optimizer");
+  auto* sums = static_cast<std::byte*>(sums_memory_->address()) + kAlignment;
+  for (int index = 0; index < table_.size(); ++index) {
+    void* sum = sums + static_cast<std::size_t>(index) * sizeof(double);
+    launch(lane, SumOfSquaresArgs{store_.grad(index), {sum, DType::f64, {1}}});
+  }
+}
+
+std::span<const double> Program::read_gradient_squares(Lane& lane) {
+  launch_gradient_squares(lane);
+  const auto count = static_cast<std::size_t>(table_.size());
+  const auto* sums = static_cast<const std::byte*>(sums_memory_->address()) + kAlignment;
+  lane.copy_out(host_sums_.data(), sums, count * sizeof(double));
+  lane.wait();
+  return {host_sums_.data(), count};
+}
+
+void Program::update(Lane& lane, const UpdateSettings& settings) {
+  lane.set_tag("optimizer");
+  const auto step = static_cast<double>(settings.step);
+  for (int index = 0; index < table_.size(); ++index) {
+    const Shape flat{table_[index].elements()};
+    AdamwArgs args;
+    args.weights = store_.master(index).reshaped(flat);
+    args.grad = store_.grad(index).reshaped(flat);
+    args.m = store_.m(index).reshaped(flat);
+    args.v = store_.v(index).reshaped(flat);
+    const Tensor copy = store_.copy(index);
+    if (!copy.empty()) args.copy = copy.reshaped(flat);
+    args.lr = static_cast<float>(settings.lr);
+    args.beta1 = static_cast<float>(settings.beta1);
+    args.beta2 = static_cast<float>(settings.beta2);
+    args.eps = static_cast<float>(settings.eps);
+    args.weight_decay = table_[index].decay ? static_cast<float>(settings.weight_decay) : 0.0F;
+    args.correction1 = static_cast<float>(1.0 - std::pow(settings.beta1, step));
+    args.correction2 = static_cast<float>(1.0 - std::pow(settings.beta2, step));
+    args.grad_scale = settings.grad_scale;
+    launch(lane, args);
+  }
+}
+
+void Program::clear_gradients(Lane& lane) {
+  for (int index = 0; index < table_.size(); ++index) {
+    launch(lane, FillArgs{store_.grad(index), 0.0});
+  }
+}
+
+void Program::record_step(Lane& lane) {
+  HostBatch batch;
+  batch.rows = config_.micro_batch;
+  clear_loss(lane);
+  run_micro_batch(lane, batch, 1, 0, config_.train);
+  if (!config_.train) return;
+  launch_gradient_squares(lane);
+  update(lane, {});
+}
+
+}  // namespace belay

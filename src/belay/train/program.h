@@ -1,0 +1,97 @@
+#pragma once
+// Everything a training step touches on one device, and the step cut into its parts. Built once on
+// a DryDevice to learn sizes and operators, then on the real one.
+
+#include <memory>
+#include <vector>
+
+#include "belay/model/transformer.h"
+
+namespace belay {
+
+struct ProgramConfig {
+  ModelConfig model;  // finished
+  std::int64_t micro_batch = 1;
+  std::int64_t seq_len = 1;
+  DType compute = DType::f32;
+  std::int64_t head_block_rows = 512;
+  double z_loss = 0.0;
+  std::uint64_t seed = 1;
+  bool train = true;
+};
+
+struct ArenaSizes {
+  std::size_t saved = 0;
+  std::size_t scratch = 0;
+  std::size_t workspace = 0;
+};
+
+// Host memory of one micro-batch: [rows, seq_len] i32 each.
+struct HostBatch {
+  std::int64_t rows = 0;
+  const std::int32_t* tokens = nullptr;
+  const std::int32_t* targets = nullptr;
+  const std::int32_t* positions = nullptr;
+  const std::int32_t* doc_begin = nullptr;
+};
+
+struct UpdateSettings {
+  double lr = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  std::int64_t step = 1;  // updates so far, this one included: bias correction
+  double grad_scale = 1.0;
+};
+
+class Program {
+ public:
+  // `table` must be that of config.model and outlive the program. Error(capacity) when memory
+  // lacks.
+  Program(Device& device, const ParameterTable& table, const ProgramConfig& config,
+          const ArenaSizes& sizes);
+
+  [[nodiscard]] Lane& lane() { return *lane_; }
+  [[nodiscard]] const ParameterStore& parameters() const { return store_; }
+  [[nodiscard]] const Transformer& model() const { return *model_; }
+  [[nodiscard]] const ProgramConfig& config() const { return config_; }
+
+  // Uploads the batch and runs forward (and backward when train) on `lane`; rows <= micro_batch.
+  // Losses of counted tokens are added to the loss sum. `step` and `first_row` key dropout.
+  void run_micro_batch(Lane& lane, const HostBatch& batch, std::uint32_t step,
+                       std::uint64_t first_row, bool train);
+  void clear_loss(Lane& lane);
+  // Waits; the sum of the token losses since clear_loss.
+  double read_loss(Lane& lane);
+  // Waits; the sum of squares of each parameter's gradient, in table order. The view stays valid.
+  std::span<const double> read_gradient_squares(Lane& lane);
+  void update(Lane& lane, const UpdateSettings& settings);
+  void clear_gradients(Lane& lane);
+
+  // Drives one whole step on a lane that only records: for plans and calibration.
+  void record_step(Lane& lane);
+
+  [[nodiscard]] ArenaSizes peaks() const { return {saved_.peak(), scratch_.peak(), 0}; }
+  [[nodiscard]] std::size_t input_bytes() const;
+
+ private:
+  void launch_gradient_squares(Lane& lane);
+  [[nodiscard]] PassInputs inputs(std::int64_t rows) const;
+
+  ProgramConfig config_;
+  const ParameterTable& table_;
+  std::unique_ptr<Lane> lane_;
+  ParameterStore store_;
+  std::unique_ptr<Transformer> model_;
+  std::unique_ptr<DeviceMemory> saved_memory_;
+  std::unique_ptr<DeviceMemory> scratch_memory_;
+  std::unique_ptr<DeviceMemory> input_memory_;
+  std::unique_ptr<DeviceMemory> sums_memory_;
+  Arena saved_;
+  Arena scratch_;
+  Transformer::Activations activations_;
+  std::vector<double> host_sums_;
+};
+
+}  // namespace belay
