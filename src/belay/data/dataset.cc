@@ -1,0 +1,424 @@
+#include "belay/data/dataset.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <string_view>
+
+#include "belay/base/check.h"
+#include "belay/base/error.h"
+#include "belay/base/log.h"
+#include "belay/base/mapped_file.h"
+#include "belay/base/parallel.h"
+#include "belay/data/foreign_format.h"
+#include "belay/data/store_format.h"
+#include "belay/data/store_meta.h"
+
+namespace belay::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <class T>
+std::span<const T> payload(const MappedFile& file) {
+  const auto bytes = file.bytes().subspan(kStoreHeaderBytes);
+  return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
+
+// A file of tokens with its documents.
+struct TokenFile {
+  MappedFile file;
+  TokenView tokens;
+  MappedFile starts_file;                   // of a store
+  std::vector<std::uint64_t> starts_owned;  // of other formats
+  std::span<const std::uint64_t> starts;
+  std::int64_t first_row = 0;
+
+  [[nodiscard]] std::size_t document_at(std::int64_t position) const {
+    const auto next =
+        std::upper_bound(starts.begin(), starts.end(), static_cast<std::uint64_t>(position));
+    return static_cast<std::size_t>(next - starts.begin()) - 1;
+  }
+};
+
+// Positions in units that one thread scans at a time.
+constexpr std::int64_t kScanGrain = std::int64_t{1} << 20;
+
+std::uint64_t scan_largest(const TokenView& tokens) {
+  const std::int64_t pieces = pieces_of(tokens.count, kScanGrain);
+  std::vector<std::uint64_t> largest(static_cast<std::size_t>(pieces));
+  parallel_for(pieces, [&](std::int64_t piece) {
+    const std::int64_t begin = piece * kScanGrain;
+    const std::int64_t end = std::min(begin + kScanGrain, tokens.count);
+    largest[static_cast<std::size_t>(piece)] = tokens.largest(begin, end);
+  });
+  return largest.empty() ? 0 : *std::max_element(largest.begin(), largest.end());
+}
+
+// Names the first id above `limit` in [begin, end).
+[[noreturn]] void refuse_id(const TokenFile& source, std::int64_t begin, std::int64_t end,
+                            std::int64_t limit, std::string_view why) {
+  std::int64_t position = begin;
+  while (position + 1 < end) {
+    const std::int64_t id = source.tokens.at(position);
+    if (id < 0 || id > limit) break;
+    ++position;
+  }
+  const std::size_t document = source.document_at(position);
+  fail(ExitCode::data, "{}: document {} holds id {} at its token {}: {}", source.file.path(),
+       document, source.tokens.at(position),
+       position - static_cast<std::int64_t>(source.starts[document]), why);
+}
+
+}  // namespace
+
+struct Dataset::State {
+  std::string path;
+  std::int64_t seq_len = 0;
+  std::vector<TokenFile> sources;
+  MappedFile rows_file;
+  MappedFile pieces_file;
+  std::span<const std::uint64_t> rows;  // packed rows only
+  std::span<const Piece> pieces;
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;
+  std::int64_t documents = 0;
+  std::int64_t limit = std::numeric_limits<std::int32_t>::max();  // largest id that may be met
+  bool limit_from_header = false;
+  std::int32_t vocab_size = 0;
+  std::int32_t pad_id = 0;
+  std::string tokenizer;
+
+  void open_store();
+  void open_megatron(const std::string& prefix);
+  void open_llmc(const std::string& file);
+  void finish();
+  std::int64_t fill_piece(const TokenFile& source, std::int64_t begin, std::int64_t length,
+                          std::int64_t at, const RowSpans& row) const;
+  void pad(std::int64_t at, const RowSpans& row) const;
+  [[nodiscard]] const TokenFile& source_of(std::int64_t sample) const;
+};
+
+void Dataset::State::open_store() {
+  const fs::path directory(path);
+  const MappedFile meta_file((directory / kMetaFile).string());
+  const std::string text(reinterpret_cast<const char*>(meta_file.bytes().data()),
+                         meta_file.bytes().size());
+  const StoreMeta meta = parse_meta(text, meta_file.path());
+
+  TokenFile source;
+  source.file = MappedFile((directory / kTokensFile).string());
+  const StoreHeader header =
+      parse_header(source.file.bytes(), StoreKind::tokens, source.file.path());
+  source.tokens = {source.file.bytes().data() + kStoreHeaderBytes,
+                   static_cast<std::int64_t>(header.items),
+                   header.item_bytes == 2 ? TokenType::u16 : TokenType::u32};
+  if (header.parameter > static_cast<std::uint64_t>(largest_id(source.tokens.type))) {
+    fail(ExitCode::data, "{}: largest id {} does not fit {}", source.file.path(), header.parameter,
+         name_of(source.tokens.type));
+  }
+  limit = static_cast<std::int64_t>(header.parameter);
+  limit_from_header = true;
+
+  source.starts_file = MappedFile((directory / kDocumentsFile).string());
+  parse_header(source.starts_file.bytes(), StoreKind::documents, source.starts_file.path());
+  source.starts = payload<std::uint64_t>(source.starts_file);
+  check_starts(source.starts, header.items, source.starts_file.path());
+
+  if (meta.row_len > 0 && meta.row_len == seq_len) {
+    rows_file = MappedFile((directory / kRowsFile).string());
+    pieces_file = MappedFile((directory / kPiecesFile).string());
+    const StoreHeader rows_header =
+        parse_header(rows_file.bytes(), StoreKind::rows, rows_file.path());
+    if (rows_header.parameter != static_cast<std::uint64_t>(seq_len)) {
+      fail(ExitCode::data, "{}: rows of {} tokens, {} says {}", rows_file.path(),
+           rows_header.parameter, kMetaFile, seq_len);
+    }
+    parse_header(pieces_file.bytes(), StoreKind::pieces, pieces_file.path());
+    rows = payload<std::uint64_t>(rows_file);
+    pieces = payload<Piece>(pieces_file);
+    check_rows(rows, pieces, source.starts, rows_header.parameter, rows_file.path());
+  } else if (meta.row_len > 0) {
+    log::info("{}: packed for rows of {}, cut from the stream for {} instead", path, meta.row_len,
+              seq_len);
+  }
+  if (meta.vocab_size > std::numeric_limits<std::int32_t>::max() ||
+      meta.pad_id > std::numeric_limits<std::int32_t>::max()) {
+    fail(ExitCode::data, "{}: vocab_size {} or pad_id {} is out of range", meta_file.path(),
+         meta.vocab_size, meta.pad_id);
+  }
+  vocab_size = static_cast<std::int32_t>(meta.vocab_size);
+  pad_id = static_cast<std::int32_t>(meta.pad_id);
+  if (!meta.tokenizer.empty()) tokenizer = (directory / meta.tokenizer).string();
+  sources.push_back(std::move(source));
+}
+
+void Dataset::State::open_megatron(const std::string& prefix) {
+  TokenFile source;
+  source.file = MappedFile(prefix + ".bin");
+  const MappedFile index_file(prefix + ".idx");
+  MegatronIndex index =
+      parse_megatron_index(index_file.bytes(), source.file.bytes().size(), index_file.path());
+  source.starts_owned = std::move(index.documents);
+  source.starts = source.starts_owned;
+  source.tokens = {source.file.bytes().data(), static_cast<std::int64_t>(source.starts.back()),
+                   index.type};
+  sources.push_back(std::move(source));
+}
+
+void Dataset::State::open_llmc(const std::string& file) {
+  TokenFile source;
+  source.file = MappedFile(file);
+  source.tokens = parse_llmc(source.file.bytes(), file);
+  source.starts_owned = {0, static_cast<std::uint64_t>(source.tokens.count)};
+  source.starts = source.starts_owned;
+  sources.push_back(std::move(source));
+}
+
+void Dataset::State::finish() {
+  for (TokenFile& source : sources) {
+    source.first_row = samples;
+    samples += pieces_of(source.tokens.count, seq_len);
+    tokens += source.tokens.count;
+    for (std::size_t i = 1; i < source.starts.size(); ++i) {
+      if (source.starts[i] > source.starts[i - 1]) ++documents;
+    }
+  }
+  if (!rows.empty()) samples = std::ssize(rows) - 1;
+  if (samples == 0) fail(ExitCode::data, "{}: holds no tokens", path);
+}
+
+const TokenFile& Dataset::State::source_of(std::int64_t sample) const {
+  std::size_t index = sources.size() - 1;
+  while (sources[index].first_row > sample) --index;
+  return sources[index];
+}
+
+// Copies a piece of one document to row position `at`.
+std::int64_t Dataset::State::fill_piece(const TokenFile& source, std::int64_t begin,
+                                        std::int64_t length, std::int64_t at,
+                                        const RowSpans& row) const {
+  const auto first = static_cast<std::size_t>(at);
+  const auto count = static_cast<std::size_t>(length);
+  const std::span<std::int32_t> ids = row.tokens.subspan(first, count);
+  if (source.tokens.read(begin, ids) > static_cast<std::uint64_t>(limit)) {
+    refuse_id(source, begin, begin + length, limit,
+              limit_from_header ? "more than the largest id that the header states; the file is "
+                                  "damaged, pack again"
+                                : "the vocabulary is smaller");
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    row.positions[first + i] = static_cast<std::int32_t>(i);
+    row.doc_begin[first + i] = static_cast<std::int32_t>(at);
+  }
+  std::copy(ids.begin() + 1, ids.end(), row.targets.begin() + at);
+  std::int32_t& last = row.targets[first + count - 1];
+  last = -1;
+  const std::int64_t end = begin + length;
+  if (static_cast<std::uint64_t>(end) < source.starts[source.document_at(begin) + 1]) {
+    if (source.tokens.read(end, std::span(&last, 1)) > static_cast<std::uint64_t>(limit)) {
+      refuse_id(source, end, end + 1, limit, "the vocabulary is smaller or the file damaged");
+    }
+    return length;
+  }
+  return length - 1;
+}
+
+void Dataset::State::pad(std::int64_t at, const RowSpans& row) const {
+  for (std::int64_t i = at; i < seq_len; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    row.tokens[index] = pad_id;
+    row.targets[index] = -1;
+    row.positions[index] = static_cast<std::int32_t>(i - at);
+    row.doc_begin[index] = static_cast<std::int32_t>(at);
+  }
+}
+
+Dataset::Dataset(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Dataset::Dataset(Dataset&&) noexcept = default;
+Dataset& Dataset::operator=(Dataset&&) noexcept = default;
+Dataset::~Dataset() = default;
+
+Dataset Dataset::open(const std::string& path, std::int64_t seq_len) {
+  if (seq_len < 1 || seq_len > std::numeric_limits<std::int32_t>::max()) {
+    fail(ExitCode::usage, "sequence length {} is out of range", seq_len);
+  }
+  auto state = std::make_unique<State>();
+  state->path = path;
+  state->seq_len = seq_len;
+  std::string prefix = path;
+  if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) prefix.resize(prefix.size() - 4);
+
+  if (fs::is_directory(path) && fs::exists(fs::path(path) / kMetaFile)) {
+    state->open_store();
+  } else if (fs::is_directory(path)) {
+    std::vector<std::string> files;
+    for (const auto& entry : fs::directory_iterator(path)) {
+      if (entry.path().extension() == ".bin") files.push_back(entry.path().string());
+    }
+    std::sort(files.begin(), files.end());
+    if (files.empty()) {
+      fail(ExitCode::data, "{}: neither a token store (no {}) nor a directory of .bin files", path,
+           kMetaFile);
+    }
+    for (const std::string& file : files) state->open_llmc(file);
+  } else if (fs::exists(prefix + ".idx")) {
+    state->open_megatron(prefix);
+  } else if (fs::is_regular_file(path)) {
+    state->open_llmc(path);
+  } else {
+    fail(
+        ExitCode::data,
+        "{}: no such dataset; expected a directory written by `belay pack`, a Megatron prefix with "
+        ".bin and .idx, or an llm.c token file",
+        path);
+  }
+  state->finish();
+  return Dataset(std::move(state));
+}
+
+std::int64_t Dataset::samples() const {
+  return state_->samples;
+}
+std::int64_t Dataset::seq_len() const {
+  return state_->seq_len;
+}
+std::int64_t Dataset::tokens() const {
+  return state_->tokens;
+}
+std::int64_t Dataset::documents() const {
+  return state_->documents;
+}
+double Dataset::padding_share() const {
+  const double places = static_cast<double>(samples()) * static_cast<double>(seq_len());
+  return 1.0 - static_cast<double>(tokens()) / places;
+}
+bool Dataset::packed_rows() const {
+  return !state_->rows.empty();
+}
+std::int32_t Dataset::vocab_size() const {
+  return state_->vocab_size;
+}
+const std::string& Dataset::tokenizer() const {
+  return state_->tokenizer;
+}
+
+std::int32_t Dataset::max_id() const {
+  if (state_->limit_from_header) return static_cast<std::int32_t>(state_->limit);
+  std::uint64_t largest = 0;
+  for (const TokenFile& source : state_->sources) {
+    const std::uint64_t top = scan_largest(source.tokens);
+    const std::int64_t most = std::numeric_limits<std::int32_t>::max();
+    if (top > static_cast<std::uint64_t>(most)) {
+      refuse_id(source, 0, source.tokens.count, most, "not an id");
+    }
+    largest = std::max(largest, top);
+  }
+  return static_cast<std::int32_t>(largest);
+}
+
+void Dataset::check_ids(std::int32_t vocab) {
+  BELAY_CHECK(vocab > 0);
+  const std::int64_t most = vocab - 1;
+  if (state_->limit_from_header && state_->limit <= most) return;
+  for (const TokenFile& source : state_->sources) {
+    if (scan_largest(source.tokens) > static_cast<std::uint64_t>(most)) {
+      refuse_id(source, 0, source.tokens.count, most,
+                fmt::format("the model's vocabulary of {} ends at id {}", vocab, most));
+    }
+  }
+  if (!state_->limit_from_header) state_->limit = most;
+}
+
+void Dataset::verify() const {
+  const auto check = [](const MappedFile& file, StoreKind kind) {
+    if (file.bytes().empty()) return;
+    const StoreHeader header = parse_header(file.bytes(), kind, file.path());
+    const std::uint64_t found = hash_bytes(file.bytes().subspan(kStoreHeaderBytes));
+    if (found != header.payload_hash) {
+      fail(ExitCode::data, "{}: checksum {:016x}, the header states {:016x}: the file is damaged",
+           file.path(), found, header.payload_hash);
+    }
+  };
+  if (!state_->limit_from_header) {
+    max_id();  // there is no checksum; reading every id is what can be done
+    return;
+  }
+  const TokenFile& source = state_->sources.front();
+  check(source.file, StoreKind::tokens);
+  check(source.starts_file, StoreKind::documents);
+  check(state_->rows_file, StoreKind::rows);
+  check(state_->pieces_file, StoreKind::pieces);
+  if (scan_largest(source.tokens) > static_cast<std::uint64_t>(state_->limit)) {
+    refuse_id(source, 0, source.tokens.count, state_->limit,
+              "more than the largest id that the header states");
+  }
+}
+
+std::int64_t Dataset::fill(std::int64_t sample, const RowSpans& row) const {
+  BELAY_CHECK(sample >= 0 && sample < samples());
+  BELAY_CHECK(std::ssize(row.tokens) == seq_len() && std::ssize(row.targets) == seq_len());
+  BELAY_CHECK(std::ssize(row.positions) == seq_len() && std::ssize(row.doc_begin) == seq_len());
+  std::int64_t at = 0;
+  std::int64_t counted = 0;
+  if (packed_rows()) {
+    const TokenFile& source = state_->sources.front();
+    const auto index = static_cast<std::size_t>(sample);
+    for (std::uint64_t p = state_->rows[index]; p < state_->rows[index + 1]; ++p) {
+      const Piece& piece = state_->pieces[p];
+      counted +=
+          state_->fill_piece(source, static_cast<std::int64_t>(piece.begin), piece.length, at, row);
+      at += piece.length;
+    }
+  } else {
+    const TokenFile& source = state_->source_of(sample);
+    std::int64_t begin = (sample - source.first_row) * seq_len();
+    const std::int64_t end = std::min(begin + seq_len(), source.tokens.count);
+    std::size_t document = source.document_at(begin);
+    while (begin < end) {
+      while (source.starts[document + 1] <= static_cast<std::uint64_t>(begin)) ++document;
+      const std::int64_t stop =
+          std::min(end, static_cast<std::int64_t>(source.starts[document + 1]));
+      counted += state_->fill_piece(source, begin, stop - begin, at, row);
+      at += stop - begin;
+      begin = stop;
+    }
+  }
+  state_->pad(at, row);
+  return counted;
+}
+
+void Dataset::fill_padding(const RowSpans& row) const {
+  state_->pad(0, row);
+}
+
+void Dataset::prefetch(std::int64_t sample) const {
+  BELAY_CHECK(sample >= 0 && sample < samples());
+  const TokenFile& source = packed_rows() ? state_->sources.front() : state_->source_of(sample);
+  std::int64_t begin = (sample - source.first_row) * seq_len();
+  if (packed_rows()) {
+    const std::uint64_t first = state_->rows[static_cast<std::size_t>(sample)];
+    if (first == state_->rows[static_cast<std::size_t>(sample) + 1]) return;
+    begin = static_cast<std::int64_t>(state_->pieces[first].begin);
+  }
+  const std::int64_t end = std::min(begin + seq_len() + 1, source.tokens.count);
+  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto width = width_of(source.tokens.type);
+  const auto from = reinterpret_cast<std::uintptr_t>(source.tokens.data + begin * width);
+  const auto to = reinterpret_cast<std::uintptr_t>(source.tokens.data + end * width);
+  const std::uintptr_t aligned = from / page * page;
+  ::madvise(reinterpret_cast<void*>(aligned), to - aligned, MADV_WILLNEED);
+}
+
+std::vector<Dataset::Source> Dataset::sources() const {
+  std::vector<Source> result;
+  for (const TokenFile& source : state_->sources) {
+    result.push_back({source.file.path(), source.tokens, source.starts});
+  }
+  return result;
+}
+
+}  // namespace belay::data
