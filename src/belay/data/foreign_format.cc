@@ -126,31 +126,37 @@ MegatronIndex parse_megatron_index(std::span<const std::byte> file, std::uint64_
   return index;
 }
 
-std::vector<std::byte> encode_megatron_index(std::span<const std::uint64_t> starts,
-                                             TokenType type) {
+void write_megatron_index(std::span<const std::uint64_t> starts, TokenType type,
+                          const std::function<void(std::span<const std::byte>)>& sink) {
   BELAY_CHECK(!starts.empty() && (type == TokenType::u16 || type == TokenType::i32));
+  constexpr std::size_t kChunk = std::size_t{1} << 16;
   const std::uint64_t documents = starts.size() - 1;
-  std::vector<std::byte> bytes;
-  bytes.reserve(kMegatronHeaderBytes + 20 * documents + 8);
-  for (const char letter : kMegatronMagic) append(bytes, letter);
-  append(bytes, std::uint64_t{1});
-  append(bytes, static_cast<std::uint8_t>(type == TokenType::u16 ? 8 : 4));
-  append(bytes, documents);
-  append(bytes, documents + 1);
+  std::vector<std::byte> chunk;
+  chunk.reserve(kChunk + sizeof(std::uint64_t));
+  const auto put = [&](auto value) {
+    append(chunk, value);
+    if (chunk.size() >= kChunk) {
+      sink(chunk);
+      chunk.clear();
+    }
+  };
+  for (const char letter : kMegatronMagic) put(letter);
+  put(std::uint64_t{1});
+  put(static_cast<std::uint8_t>(type == TokenType::u16 ? 8 : 4));
+  put(documents);
+  put(documents + 1);
   for (std::uint64_t i = 0; i < documents; ++i) {
     const std::uint64_t length = starts[i + 1] - starts[i];
     if (length > static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max())) {
       fail(ExitCode::data, "document {} has {} tokens; a Megatron index holds lengths up to {}", i,
            length, std::numeric_limits<std::int32_t>::max());
     }
-    append(bytes, static_cast<std::int32_t>(length));
+    put(static_cast<std::int32_t>(length));
   }
   const auto width = static_cast<std::uint64_t>(width_of(type));
-  for (std::uint64_t i = 0; i < documents; ++i) {
-    append(bytes, static_cast<std::int64_t>(starts[i] * width));
-  }
-  for (std::uint64_t i = 0; i <= documents; ++i) append(bytes, static_cast<std::int64_t>(i));
-  return bytes;
+  for (std::uint64_t i = 0; i < documents; ++i) put(static_cast<std::int64_t>(starts[i] * width));
+  for (std::uint64_t i = 0; i <= documents; ++i) put(static_cast<std::int64_t>(i));
+  sink(chunk);
 }
 
 bool looks_like_llmc(std::span<const std::byte> file) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,8 +25,10 @@ struct MegatronIndex {
 MegatronIndex parse_megatron_index(std::span<const std::byte> file, std::uint64_t bin_bytes,
                                    const std::string& path);
 
-// The .idx of documents of one sequence each; starts as in MegatronIndex. Types u16 and i32.
-std::vector<std::byte> encode_megatron_index(std::span<const std::uint64_t> starts, TokenType type);
+// Writes the .idx of documents of one sequence each through `sink`, piece by piece; starts as in
+// MegatronIndex. Types u16 and i32. Error(data) if a document is longer than i32 can tell.
+void write_megatron_index(std::span<const std::uint64_t> starts, TokenType type,
+                          const std::function<void(std::span<const std::byte>)>& sink);
 
 inline constexpr std::size_t kLlmcHeaderBytes = 1024;
 
