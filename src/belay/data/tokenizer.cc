@@ -4,6 +4,7 @@
 
 #include "belay/base/error.h"
 #include "belay/base/file.h"
+#include "belay/data/bpe_tokenizer.h"
 #include "belay/data/byte_tokenizer.h"
 
 namespace belay::data {
@@ -27,11 +28,15 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec) {
   std::error_code error;
   const std::string path =
       std::filesystem::is_directory(spec, error) ? find_in_directory(spec) : spec;
-  const std::string content = read_file(path);
+  std::string content = read_file(path);
   if (content.starts_with("{\"belay_tokenizer\": \"bytes\"}")) {
     return std::make_unique<ByteTokenizer>();
   }
-  fail(ExitCode::data, "{}: not a tokenizer that belay can read", path);
+  const std::size_t first = content.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && content[first] == '{') {
+    return std::make_unique<BpeTokenizer>(read_tokenizer_json(std::move(content), path));
+  }
+  fail(ExitCode::data, "{}: neither a tokenizer.json nor a sentencepiece model", path);
 }
 
 }  // namespace belay::data
