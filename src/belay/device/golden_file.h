@@ -5,71 +5,35 @@
 
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <memory>
-#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "belay/base/arena.h"
+#include "belay/device/host_pool.h"
 #include "belay/device/reference/element.h"
+#include "belay/snapshot/safetensors.h"
 
 namespace belay {
-
-// Host memory aligned as the engine's own, for operands of kernels that run on host memory.
-class HostPool {
- public:
-  Tensor allocate(DType dtype, const Shape& shape) {
-    const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * size_of(dtype);
-    blocks_.emplace_back(
-        static_cast<std::byte*>(::operator new (bytes + kAlignment, std::align_val_t{kAlignment})));
-    // A result that a kernel forgets to write is a NaN (0xffff is one in bf16 too).
-    std::memset(blocks_.back().get(), 0xff, bytes);
-    return {blocks_.back().get(), dtype, shape};
-  }
-
- private:
-  struct Free {
-    void operator()(std::byte* block) const {
-      ::operator delete (block, std::align_val_t{kAlignment});
-    }
-  };
-  std::vector<std::unique_ptr<std::byte, Free>> blocks_;
-};
 
 class GoldenFile {
  public:
   // `name` is relative to tests/golden.
-  explicit GoldenFile(const std::string& name) {
-    const std::string path = std::string(BELAY_SOURCE_DIR) + "/tests/golden/" + name;
-    std::ifstream file(path, std::ios::binary);
-    if (!file) throw std::runtime_error("cannot open " + path);
-    std::uint64_t header_bytes = 0;
-    file.read(reinterpret_cast<char*>(&header_bytes), sizeof(header_bytes));
-    std::string text(header_bytes, ' ');
-    file.read(text.data(), static_cast<std::streamsize>(header_bytes));
-    header_ = nlohmann::json::parse(text);
-    data_.assign(std::istreambuf_iterator<char>(file), {});
-  }
+  explicit GoldenFile(const std::string& name)
+      : file_(SafetensorsFile::open(std::string(BELAY_SOURCE_DIR) + "/tests/golden/" + name)) {}
 
-  [[nodiscard]] bool has(const std::string& name) const { return header_.contains(name); }
+  [[nodiscard]] bool has(const std::string& name) const { return file_.find(name) != nullptr; }
 
-  // Names of all tensors.
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> result;
-    for (const auto& [name, entry] : header_.items()) {
-      if (name != "__metadata__") result.push_back(name);
-    }
+    for (const TensorInfo& info : file_.tensors()) result.push_back(info.name);
     return result;
   }
 
-  // The part before the last '/' of every name, each once, in order.
-  [[nodiscard]] std::vector<std::string> cases() const {
-    std::vector<std::string> result;
-    for (const std::string& name : names()) {
-      const std::string part = name.substr(0, name.rfind('/'));
-      if (result.empty() || result.back() != part) result.push_back(part);
-    }
+  // The part before the last '/' of every name, each once, in alphabetical order.
+  [[nodiscard]] std::set<std::string> cases() const {
+    std::set<std::string> result;
+    for (const std::string& name : names()) result.insert(name.substr(0, name.rfind('/')));
     return result;
   }
 
@@ -93,22 +57,35 @@ class GoldenFile {
   [[nodiscard]] Shape shape(const std::string& name) const { return view(name).shape; }
 
  private:
+  // Read only: the file is mapped. The script that writes these files aligns every tensor.
   [[nodiscard]] Tensor view(const std::string& name) const {
-    if (!has(name)) throw std::runtime_error("no golden tensor " + name);
-    const nlohmann::json& entry = header_.at(name);
-    const std::string dtype = entry.at("dtype");
+    const TensorInfo* info = file_.find(name);
+    if (info == nullptr) throw std::runtime_error(file_.path() + " has no tensor " + name);
     Tensor tensor;
-    tensor.dtype = dtype == "F32"    ? DType::f32
-                   : dtype == "BF16" ? DType::bf16
-                   : dtype == "I32"  ? DType::i32
-                                     : DType::f64;
-    for (const std::int64_t dim : entry.at("shape")) tensor.shape.push_back(dim);
-    tensor.data = const_cast<char*>(data_.data()) + entry.at("data_offsets")[0].get<std::size_t>();
+    switch (info->dtype) {
+      case StoredType::f64:
+        tensor.dtype = DType::f64;
+        break;
+      case StoredType::f32:
+        tensor.dtype = DType::f32;
+        break;
+      case StoredType::bf16:
+        tensor.dtype = DType::bf16;
+        break;
+      case StoredType::i32:
+        tensor.dtype = DType::i32;
+        break;
+      default:
+        throw std::runtime_error(name + ": golden tensors are F64, F32, BF16 or I32");
+    }
+    for (const std::uint64_t dim : info->shape) {
+      tensor.shape.push_back(static_cast<std::int64_t>(dim));
+    }
+    tensor.data = const_cast<std::byte*>(file_.bytes(*info).data());
     return tensor;
   }
 
-  nlohmann::json header_;
-  std::vector<char> data_;
+  SafetensorsFile file_;
 };
 
 // How far a result may be from the golden value: ||a - b|| / ||b|| over the whole tensor, and the

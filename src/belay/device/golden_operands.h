@@ -4,11 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "belay/device/device.h"
+#include "belay/device/for_each_kernel.h"
 #include "belay/device/golden_file.h"
 
 namespace belay {
@@ -54,30 +53,13 @@ inline bool begins_with(const std::string& text, std::string_view prefix) {
   return text.compare(0, prefix.size(), prefix) == 0;
 }
 
-// Calls body(operands, run) for every kernel of Args. run(args) returns false when the kernel
-// declines. Each device must have a kernel that takes the case.
+// Calls body(operands, run) for every kernel of Args; see for_each_kernel.
 template <class Args, class Body>
 void each_kernel_of_case(const GoldenFile& file, const std::string& name, Body&& body) {
-  for (const char* device_name : {"reference", "cpu"}) {
-    const auto device = make_device(device_name);
-    int taken = 0;
-    for (const auto& kernel : std::get<Candidates<Args>>(device->kernels().candidates)) {
-      SCOPED_TRACE(name + ", " + device_name + " kernel " + std::string(kernel.name));
-      Operands operands(file, name);
-      body(operands, [&](const Args& args) {
-        args.check();
-        if (kernel.declines != nullptr && kernel.declines(args) != nullptr) return false;
-        ++taken;
-        HostPool pool;
-        const std::size_t bytes = kernel.workspace != nullptr ? kernel.workspace(args) : 0;
-        const Tensor scratch = pool.allocate(DType::u8, {static_cast<std::int64_t>(bytes)});
-        KernelContext context{scratch.as<std::byte>(), bytes};
-        kernel.run(args, context);
-        return true;
-      });
-    }
-    EXPECT_GT(taken, 0) << name << ": every kernel of " << device_name << " declines";
-  }
+  for_each_kernel<Args>(name, [&](auto&& run) {
+    Operands operands(file, name);
+    body(operands, run);
+  });
 }
 
 template <class Args, class Body>
