@@ -6,6 +6,7 @@
 #include "belay/base/file.h"
 #include "belay/data/bpe_tokenizer.h"
 #include "belay/data/byte_tokenizer.h"
+#include "belay/data/sentencepiece_tokenizer.h"
 
 namespace belay::data {
 namespace {
@@ -36,7 +37,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec) {
   if (first != std::string::npos && content[first] == '{') {
     return std::make_unique<BpeTokenizer>(read_tokenizer_json(std::move(content), path));
   }
-  fail(ExitCode::data, "{}: neither a tokenizer.json nor a sentencepiece model", path);
+  if (content.empty()) fail(ExitCode::data, "{}: the tokenizer file is empty", path);
+  return make_sentencepiece_tokenizer(std::move(content), path);
 }
 
 }  // namespace belay::data
