@@ -4,6 +4,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <vector>
@@ -14,6 +15,7 @@ namespace {
 struct Logger {
   std::shared_ptr<spdlog::logger> logger;
   std::string topics;
+  std::atomic<void (*)()> before_write = nullptr;
 
   Logger() {
     auto console = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
@@ -61,13 +63,21 @@ void set_file(const std::string& path) {
   instance().logger->flush_on(spdlog::level::info);
 }
 
+void set_before_write(void (*hook)()) {
+  instance().before_write = hook;
+}
+
 bool topic_enabled(std::string_view topic) {
   const std::string& topics = instance().topics;
   return !topics.empty() && topics.find("," + std::string(topic) + ",") != std::string::npos;
 }
 
 void write(Level level, std::string_view message) {
-  instance().logger->log(translate(level), "{}", message);
+  Logger& target = instance();
+  const auto translated = translate(level);
+  if (!target.logger->should_log(translated)) return;
+  if (void (*const hook)() = target.before_write) hook();
+  target.logger->log(translated, "{}", message);
 }
 
 }  // namespace belay::log

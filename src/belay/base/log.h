@@ -14,6 +14,8 @@ enum class Level { debug, info, warn, error, off };
 void set_level(Level level);
 // Also writes every message to this file (the run directory's log.txt); empty stops that.
 void set_file(const std::string& path);
+// Called before each message, so that a progress bar can clear its line; null: nothing.
+void set_before_write(void (*hook)());
 [[nodiscard]] bool topic_enabled(std::string_view topic);
 void write(Level level, std::string_view message);
 

@@ -1,0 +1,44 @@
+#include "belay/observe/metrics.h"
+
+namespace belay {
+
+void MetricHub::step(const StepMetrics& metrics) {
+  window_.step_tokens += metrics.step_tokens;
+  window_.step_ms += metrics.step_ms;
+  window_.data_ms += metrics.data_ms;
+  window_.forward_ms += metrics.forward_ms;
+  window_.backward_ms += metrics.backward_ms;
+  window_.optimizer_ms += metrics.optimizer_ms;
+  window_.model_flops += metrics.model_flops;
+  ++window_steps_;
+  if (metrics.step % log_every_ != 0) return;
+
+  const auto steps = static_cast<double>(window_steps_);
+  const double seconds = window_.step_ms * 1e-3;
+  StepMetrics record = metrics;
+  record.step_ms = window_.step_ms / steps;
+  record.data_ms = window_.data_ms / steps;
+  record.forward_ms = window_.forward_ms / steps;
+  record.backward_ms = window_.backward_ms / steps;
+  record.optimizer_ms = window_.optimizer_ms / steps;
+  record.tokens_per_s = seconds > 0 ? static_cast<double>(window_.step_tokens) / seconds : 0;
+  record.model_flops_per_s = seconds > 0 ? window_.model_flops / seconds : 0;
+  window_ = {};
+  window_steps_ = 0;
+  for (const auto& sink : sinks_) sink->step(record);
+}
+
+void MetricHub::evaluation(const EvaluationMetrics& metrics) {
+  for (const auto& sink : sinks_) sink->evaluation(metrics);
+}
+
+void MetricHub::snapshot(const SnapshotMetrics& metrics) {
+  for (const auto& sink : sinks_) sink->snapshot(metrics);
+}
+
+void MetricHub::close() {
+  for (const auto& sink : sinks_) sink->close();
+  sinks_.clear();
+}
+
+}  // namespace belay
