@@ -16,8 +16,8 @@ namespace {
 // Cuts off the records after `step` and a line without an end, so that a resumed run continues the
 // file as if it had never been interrupted.
 void rewind_to(const std::string& path, std::int64_t step) {
+  if (!std::filesystem::is_regular_file(path)) return;
   std::ifstream file(path, std::ios::binary);
-  if (!file) return;
   std::uintmax_t keep = 0;
   for (std::string line; std::getline(file, line) && !file.eof();) {
     const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);

@@ -112,9 +112,5 @@ TEST(TimelineTest, TheFileHoldsTheTrace) {
   std::filesystem::remove(path);
 }
 
-TEST(SpanScopeTest, WithoutATimelineNothingHappens) {
-  SpanScope scope(nullptr, 0, "nothing");
-}
-
 }  // namespace
 }  // namespace belay
