@@ -12,6 +12,10 @@ void set_thread_count(int threads) {
   omp_set_num_threads(threads);
 }
 
+int thread_index() {
+  return omp_get_thread_num();
+}
+
 namespace detail {
 
 void parallel_run(std::int64_t pieces, void (*body)(void*, std::int64_t), void* context) {

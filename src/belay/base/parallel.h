@@ -11,6 +11,10 @@ int thread_count();
 // Sets the number of compute threads (default: OMP_NUM_THREADS, else all cores).
 void set_thread_count(int threads);
 
+// Of the calling thread inside parallel_for, in [0, thread_count()); 0 outside. For scratch only:
+// which thread runs which piece varies.
+int thread_index();
+
 namespace detail {
 void parallel_run(std::int64_t pieces, void (*body)(void*, std::int64_t), void* context);
 }

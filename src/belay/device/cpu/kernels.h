@@ -11,4 +11,8 @@ Candidates<Args> cpu_candidates(OpTag<Args> tag) {
   return reference_candidates(tag);
 }
 
+Candidates<AttentionForwardArgs> cpu_candidates(OpTag<AttentionForwardArgs>);
+Candidates<AttentionBackwardArgs> cpu_candidates(OpTag<AttentionBackwardArgs>);
+Candidates<RotaryArgs> cpu_candidates(OpTag<RotaryArgs>);
+
 }  // namespace belay
