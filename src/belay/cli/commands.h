@@ -6,4 +6,8 @@ namespace CLI {
 class App;
 }
 
-namespace belay {}  // namespace belay
+namespace belay {
+
+void add_pack(CLI::App& app);
+
+}  // namespace belay

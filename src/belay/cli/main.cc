@@ -18,7 +18,7 @@ namespace belay {
 namespace {
 
 void add_commands(CLI::App& app) {
-  static_cast<void>(app);
+  add_pack(app);
 }
 
 int report(ExitCode code, std::string_view message) {
