@@ -11,16 +11,15 @@
 // always complete; `snapshots/latest` is then moved to it.
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "belay/model/model_config.h"
 #include "belay/model/parameter_table.h"
 #include "belay/optim/schedule.h"
+#include "belay/snapshot/parameter_io.h"
 
 namespace belay {
 
@@ -52,12 +51,6 @@ struct SnapshotState {
 
   friend bool operator==(const SnapshotState&, const SnapshotState&) = default;
 };
-
-// Fills host memory with the parameter's elements (weights, first and second moments). May be
-// called several times for one parameter.
-using ParameterReader = std::function<void(int index, std::span<float> dst)>;
-// Takes the parameter's elements; called once for each.
-using ParameterSink = std::function<void(int index, std::span<const float> src)>;
 
 struct SnapshotSource {
   ParameterReader weights, m, v;

@@ -1,0 +1,74 @@
+#include "belay/snapshot/snapshot_state.h"
+
+#include <nlohmann/json.hpp>
+
+#include "belay/base/error.h"
+
+namespace belay {
+
+std::string state_text(const SnapshotState& state) {
+  nlohmann::ordered_json json;
+  json["step"] = state.step;
+  json["tokens"] = state.tokens;
+  json["data"] = {
+      {"seed", state.data_seed}, {"epoch", state.data_epoch}, {"sample", state.data_sample}};
+  json["random_seed"] = state.random_seed;
+  json["dtype"] = state.dtype;
+  json["schedule"] = {
+      {"kind", name_of(state.schedule.kind)},      {"lr", state.schedule.lr},
+      {"min_lr", state.schedule.min_lr},           {"warmup_steps", state.schedule.warmup_steps},
+      {"total_steps", state.schedule.total_steps}, {"decay_steps", state.schedule.decay_steps}};
+  json["optimizer"] = {{"beta1", state.optimizer.beta1},
+                       {"beta2", state.optimizer.beta2},
+                       {"eps", state.optimizer.eps},
+                       {"weight_decay", state.optimizer.weight_decay},
+                       {"clip_norm", state.optimizer.clip_norm}};
+  json["config_toml"] = state.config_toml;
+  json["matmul_choices"] = state.matmul_choices;
+  json["extra"] = state.extra;
+  try {
+    return json.dump(2) + "\n";
+  } catch (const nlohmann::json::exception& error) {
+    fail(ExitCode::data, "the run's state cannot be written: {}", error.what());
+  }
+}
+
+SnapshotState parse_state(std::string_view text, const std::string& path) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded()) fail(ExitCode::data, "{}: not JSON; the file is damaged", path);
+  SnapshotState state;
+  try {
+    json.at("step").get_to(state.step);
+    json.at("tokens").get_to(state.tokens);
+    const nlohmann::json& data = json.at("data");
+    data.at("seed").get_to(state.data_seed);
+    data.at("epoch").get_to(state.data_epoch);
+    data.at("sample").get_to(state.data_sample);
+    json.at("random_seed").get_to(state.random_seed);
+    json.at("dtype").get_to(state.dtype);
+    const nlohmann::json& schedule = json.at("schedule");
+    const auto kind_name = schedule.at("kind").get<std::string>();
+    const std::optional<ScheduleKind> kind = parse_schedule(kind_name);
+    if (!kind) fail(ExitCode::data, "{}: schedule '{}' is not known", path, kind_name);
+    state.schedule.kind = *kind;
+    schedule.at("lr").get_to(state.schedule.lr);
+    schedule.at("min_lr").get_to(state.schedule.min_lr);
+    schedule.at("warmup_steps").get_to(state.schedule.warmup_steps);
+    schedule.at("total_steps").get_to(state.schedule.total_steps);
+    schedule.at("decay_steps").get_to(state.schedule.decay_steps);
+    const nlohmann::json& optimizer = json.at("optimizer");
+    optimizer.at("beta1").get_to(state.optimizer.beta1);
+    optimizer.at("beta2").get_to(state.optimizer.beta2);
+    optimizer.at("eps").get_to(state.optimizer.eps);
+    optimizer.at("weight_decay").get_to(state.optimizer.weight_decay);
+    optimizer.at("clip_norm").get_to(state.optimizer.clip_norm);
+    json.at("config_toml").get_to(state.config_toml);
+    json.at("matmul_choices").get_to(state.matmul_choices);
+    json.at("extra").get_to(state.extra);
+  } catch (const nlohmann::json::exception& error) {
+    fail(ExitCode::data, "{}: not a run's state: {}", path, error.what());
+  }
+  return state;
+}
+
+}  // namespace belay
