@@ -9,5 +9,6 @@ class App;
 namespace belay {
 
 void add_pack(CLI::App& app);
+void add_watch(CLI::App& app);
 
 }  // namespace belay

@@ -1,6 +1,6 @@
 // belay: the command line. Registers the subcommands and turns errors into exit codes.
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -9,7 +9,11 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "belay/base/config.h"
 #include "belay/base/error.h"
 #include "belay/base/log.h"
 #include "belay/cli/commands.h"
@@ -19,6 +23,7 @@ namespace {
 
 void add_commands(CLI::App& app) {
   add_pack(app);
+  add_watch(app);
 }
 
 int report(ExitCode code, std::string_view message) {
@@ -36,6 +41,21 @@ std::string command_line_prefix(const CLI::App& app) {
     prefix += " " + level->get_name();
   }
   return prefix;
+}
+
+// CLI11 would only say that an argument was not expected.
+void refuse_unknown_command(CLI::App& app, std::string_view word) {
+  if (word.empty() || word.front() == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  if (std::find(views.begin(), views.end(), word) != views.end()) return;
+  const std::string_view guess = config::nearest(word, views);
+  fail(ExitCode::usage, "there is no command \"{}\"; {}", word,
+       guess.empty() ? fmt::format("the commands are {}", fmt::join(views, ", "))
+                     : fmt::format("did you mean \"{}\"?", guess));
 }
 
 int run(int argc, char** argv) {
@@ -67,6 +87,7 @@ int run(int argc, char** argv) {
     std::signal(SIGPIPE, training ? SIG_IGN : SIG_DFL);
   });
   add_commands(app);
+  if (argc > 1) refuse_unknown_command(app, argv[1]);
 
   try {
     app.parse(argc, argv);
