@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "belay/base/check.h"
@@ -75,7 +76,7 @@ Axis::Axis(double low, double high, Scale scale, int ticks)
     step = round_step(step * factor, digits_);
   }
   for (double index = std::ceil(low / step - 1e-9); index * step <= high * (1 + 1e-12); ++index) {
-    ticks_.push_back(index * step);
+    ticks_.push_back(index * step + 0.0);  // no -0
   }
 }
 
