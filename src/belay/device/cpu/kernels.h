@@ -14,5 +14,6 @@ Candidates<Args> cpu_candidates(OpTag<Args> tag) {
 Candidates<AttentionForwardArgs> cpu_candidates(OpTag<AttentionForwardArgs>);
 Candidates<AttentionBackwardArgs> cpu_candidates(OpTag<AttentionBackwardArgs>);
 Candidates<RotaryArgs> cpu_candidates(OpTag<RotaryArgs>);
+Candidates<MatmulArgs> cpu_candidates(OpTag<MatmulArgs> tag);
 
 }  // namespace belay
