@@ -10,12 +10,14 @@
 #include "belay/base/parallel.h"
 #include "belay/device/cpu/kernels.h"
 #include "belay/device/cpu/matmul/blas.h"
+#include "belay/device/cpu/matmul/gemm.h"
 #include "belay/device/cpu/matmul/onednn.h"
 
 namespace belay {
 
 Candidates<MatmulArgs> cpu_candidates(OpTag<MatmulArgs>) {
-  static constexpr std::array<Candidate<MatmulArgs>, 5> kCandidates{{
+  static constexpr std::array<Candidate<MatmulArgs>, 6> kCandidates{{
+      {"belay", gemm_declines, gemm_workspace, run_gemm},
       {"onednn", onednn_declines, onednn_workspace, run_onednn},
       {"onednn-packed", onednn_packed_declines, onednn_packed_workspace, run_onednn_packed},
       {"openblas", blas_declines, nullptr, run_openblas},

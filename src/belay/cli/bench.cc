@@ -1,0 +1,18 @@
+// belay bench: measures parts of the engine on this machine.
+
+#include "belay/cli/bench.h"
+
+#include <CLI/CLI.hpp>
+
+#include "belay/cli/commands.h"
+
+namespace belay {
+
+void add_bench(CLI::App& app) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure parts of the engine on this machine");
+  bench->require_subcommand(1);
+  bench->footer("Example:\n  belay bench gemm --model gpt2-124m --dtype bf16");
+  add_bench_gemm(*bench);
+}
+
+}  // namespace belay

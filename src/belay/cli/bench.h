@@ -1,0 +1,12 @@
+#pragma once
+// The subcommands of `belay bench`, one file each.
+
+namespace CLI {
+class App;
+}
+
+namespace belay {
+
+void add_bench_gemm(CLI::App& bench);
+
+}  // namespace belay
