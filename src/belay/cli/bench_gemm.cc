@@ -181,8 +181,9 @@ void add_bench_gemm(CLI::App& bench) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       bench.add_subcommand("gemm", "Every matrix-product candidate, shape by shape");
-  command->add_option("--shapes", options->shapes,
-                      "Shapes MxNxK (weights as [N,K]) instead of a model's, comma-separated")
+  command
+      ->add_option("--shapes", options->shapes,
+                   "Shapes MxNxK (weights as [N,K]) instead of a model's, comma-separated")
       ->delimiter(',');
   command->add_option("--model", options->model, "Whose shapes to measure")
       ->check(CLI::IsMember({"gpt2-124m"}))

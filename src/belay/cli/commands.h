@@ -10,5 +10,6 @@ namespace belay {
 
 void add_pack(CLI::App& app);
 void add_watch(CLI::App& app);
+void add_bench(CLI::App& app);
 
 }  // namespace belay

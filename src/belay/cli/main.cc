@@ -24,6 +24,7 @@ namespace {
 void add_commands(CLI::App& app) {
   add_pack(app);
   add_watch(app);
+  add_bench(app);
 }
 
 int report(ExitCode code, std::string_view message) {

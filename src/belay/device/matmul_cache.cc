@@ -43,8 +43,7 @@ std::string write_atomically(const std::string& path, const std::string& text) {
 }
 
 MatmulChoice parse_choice(const nlohmann::json& entry) {
-  MatmulChoice choice{entry.at("kernel").get<std::string>(),
-                      entry.at("flops_per_s").get<double>()};
+  MatmulChoice choice{entry.at("kernel").get<std::string>(), entry.at("flops_per_s").get<double>()};
   if (choice.kernel.empty() || !std::isfinite(choice.flops_per_s) || choice.flops_per_s <= 0) {
     fail(ExitCode::data, "an entry without a kernel or a rate");
   }

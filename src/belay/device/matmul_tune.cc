@@ -16,7 +16,9 @@
 namespace belay {
 namespace {
 
-constexpr std::size_t kPeriod = 65521;           // prime: no stride of a matrix repeats it
+constexpr std::int64_t kPeriod = 65521;          // prime: no stride of a matrix repeats it
+constexpr std::int64_t kShift = 30011;           // b starts here, so that it does not follow a
+constexpr std::int64_t kChunk = 16 * kPeriod;    // elements copied at once
 constexpr std::size_t kColdBytes = 64UL << 20U;  // operands rotate through at least this much
 constexpr std::size_t kMostSets = 8;
 constexpr double kSampleSeconds = 2e-4;  // shorter calls are timed in batches of about this
@@ -28,7 +30,7 @@ double now() {
 
 // Element i of every operand, so that any entry of the result can be worked out on the host without
 // keeping the operands there. Exact in bf16.
-double pattern(std::size_t i) {
+double pattern(std::int64_t i) {
   const std::uint32_t hash = static_cast<std::uint32_t>(i % kPeriod) * 2654435761U;
   return (static_cast<double>((hash >> 20U) & 255U) - 127.5) / 128.0;
 }
@@ -80,9 +82,10 @@ class Bench {
 };
 
 Bench::Bench(Device& device, const MatmulKey& key) : key_(key), lane_(device.create_lane()) {
-  std::vector<std::byte> source(kPeriod * 16 * size_of(key.src));
-  for (std::size_t i = 0; i < kPeriod * 16; ++i) {
-    put(key.src, source.data() + i * size_of(key.src), pattern(i));
+  const std::size_t width = size_of(key.src);
+  std::vector<std::byte> source((kChunk + kShift) * width);
+  for (std::size_t at = 0; at < source.size(); at += width) {
+    put(key.src, source.data() + at, pattern(static_cast<std::int64_t>(at / width)));
   }
   sets_.push_back(make_operands(device, source));
   const Operands& first = sets_.front();
@@ -92,22 +95,28 @@ Bench::Bench(Device& device, const MatmulKey& key) : key_(key), lane_(device.cre
 }
 
 Operands Bench::make_operands(Device& device, const std::vector<std::byte>& source) {
-  const auto make = [&](std::unique_ptr<DeviceMemory>& memory, const Shape& shape, DType dtype,
-                        bool filled) -> Tensor {
+  const auto make = [&](std::unique_ptr<DeviceMemory>& memory, const Shape& shape, DType dtype) {
     const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * size_of(dtype);
     memory = device.allocate(bytes, "measuring a matrix product");
-    for (std::size_t at = 0; filled && at < bytes; at += source.size()) {
-      lane_->copy_in(static_cast<std::byte*>(memory->address()) + at, source.data(),
-                     std::min(source.size(), bytes - at));
+    return Tensor{memory->address(), dtype, shape};
+  };
+  const auto fill = [&](const Tensor& tensor, std::int64_t shift) {
+    const std::size_t chunk = kChunk * size_of(key_.src);
+    for (std::size_t at = 0; at < tensor.bytes(); at += chunk) {
+      lane_->copy_in(tensor.as<std::byte>() + at,
+                     source.data() + static_cast<std::size_t>(shift) * size_of(key_.src),
+                     std::min(chunk, tensor.bytes() - at));
     }
-    return {memory->address(), dtype, shape};
   };
   Operands set;
   const auto [m, n, k] = std::array{key_.m, key_.n, key_.k};
-  set.args.a = make(set.a, key_.transpose_a ? Shape{k, m} : Shape{m, k}, key_.src, true);
-  set.args.b = make(set.b, key_.transpose_b ? Shape{n, k} : Shape{k, n}, key_.src, true);
-  if (key_.bias) set.args.bias = make(set.bias, Shape{n}, key_.src, true);
-  set.args.dst = make(set.dst, Shape{m, n}, key_.dst, false);
+  set.args.a = make(set.a, key_.transpose_a ? Shape{k, m} : Shape{m, k}, key_.src);
+  set.args.b = make(set.b, key_.transpose_b ? Shape{n, k} : Shape{k, n}, key_.src);
+  if (key_.bias) set.args.bias = make(set.bias, Shape{n}, key_.src);
+  set.args.dst = make(set.dst, Shape{m, n}, key_.dst);
+  fill(set.args.a, 0);
+  fill(set.args.b, kShift);
+  if (key_.bias) fill(set.args.bias, 0);
   set.args.transpose_a = key_.transpose_a;
   set.args.transpose_b = key_.transpose_b;
   set.args.accumulate = key_.accumulate;
@@ -117,11 +126,11 @@ Operands Bench::make_operands(Device& device, const std::vector<std::byte>& sour
 
 double Bench::expected(std::int64_t row, std::int64_t col, double before) const {
   double sum = key_.accumulate ? before : 0.0;
-  if (key_.bias) sum += pattern(static_cast<std::size_t>(col));
+  if (key_.bias) sum += pattern(col);
   for (std::int64_t i = 0; i < key_.k; ++i) {
     const std::int64_t a = key_.transpose_a ? i * key_.m + row : row * key_.k + i;
     const std::int64_t b = key_.transpose_b ? col * key_.k + i : i * key_.n + col;
-    sum += pattern(static_cast<std::size_t>(a)) * pattern(static_cast<std::size_t>(b));
+    sum += pattern(a) * pattern(b + kShift);
   }
   return sum;
 }
@@ -164,7 +173,7 @@ std::string Bench::check(const Candidate<MatmulArgs>& candidate, double& seconds
     const double want = expected(sample.row, sample.col, before);
     const double got = get(key_.dst, sample.value.data());
     const double rounding = key_.dst == DType::bf16 ? 0x1p-7 : 0x1p-20;
-    // Rounding noise of an f32 sum of k terms of size <= 1 is far below this; a wrong sum is not.
+    // The noise of a sum of k terms of either sign is far below this; a missing term is above it.
     const double tolerance =
         1e-4 * std::sqrt(static_cast<double>(key_.k)) + rounding * std::abs(want);
     if (!(std::abs(got - want) <= tolerance)) {
@@ -269,8 +278,8 @@ MatmulChoice choose_matmul(const MatmulKey& key, std::span<const MatmulTiming> t
       chosen = &timing;
     }
   }
-  const double flops = 2.0 * static_cast<double>(key.m) * static_cast<double>(key.n) *
-                       static_cast<double>(key.k);
+  const double flops =
+      2.0 * static_cast<double>(key.m) * static_cast<double>(key.n) * static_cast<double>(key.k);
   return {chosen->kernel, flops / chosen->median_s};
 }
 

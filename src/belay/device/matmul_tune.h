@@ -14,8 +14,9 @@
 namespace belay {
 
 struct TuneOptions {
-  double seconds = 0.3;  // soft bound per shape; every candidate runs at least once whatever it says
-  int repeats = 7;       // timed rounds at most
+  double seconds =
+      0.3;          // soft bound per shape; every candidate runs at least once whatever it says
+  int repeats = 7;  // timed rounds at most
   // Taken when no more than `preference` slower than the fastest: our own kernel allocates nothing
   // and gives the same bits for any number of threads.
   std::string preferred = "belay";

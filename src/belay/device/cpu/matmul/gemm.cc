@@ -23,6 +23,9 @@ constexpr std::int64_t kPieceCols = 8;
 // ...and smaller while there are fewer than this many: enough to even out the threads' finish.
 constexpr std::int64_t kManyPieces = 48;
 
+// Below this many multiply-adds waking the other threads costs more than they bring.
+constexpr double kSerialWork = 5e5;
+
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t step) {
   return pieces_of(value, step) * step;
 }
@@ -35,12 +38,12 @@ std::int64_t even_part(std::int64_t total, std::int64_t most, std::int64_t step)
 
 // How a shape is cut. Depends on nothing else.
 struct Cut {
-  std::int64_t units;      // depth of the product
-  std::int64_t block;      // units per pass of the tile
-  std::int64_t depth;      // units packed at once
-  std::int64_t rows;       // rows of a packed at once
-  std::int64_t cols;       // columns of b packed at once
-  std::int64_t a_units;    // workspace parts, in units
+  std::int64_t units;    // depth of the product
+  std::int64_t block;    // units per pass of the tile
+  std::int64_t depth;    // units packed at once
+  std::int64_t rows;     // rows of a packed at once
+  std::int64_t cols;     // columns of b packed at once
+  std::int64_t a_units;  // workspace parts, in units
   std::int64_t b_units;
   std::int64_t sum_units;  // f32 sums of unfinished bf16 results
 
@@ -70,6 +73,15 @@ GemmSource part_of(const Tensor& tensor, bool k_contiguous, std::int64_t first, 
   return source;
 }
 
+template <class Body>
+void for_pieces(bool serial, std::int64_t pieces, const Body& body) {
+  if (serial) {
+    for (std::int64_t piece = 0; piece < pieces; ++piece) body(piece);
+  } else {
+    parallel_for(pieces, body);
+  }
+}
+
 class Product {
  public:
   Product(const GemmKernel& kernel, const MatmulArgs& args, KernelContext& context)
@@ -78,6 +90,7 @@ class Product {
     a_ = reinterpret_cast<Unit*>(context.workspace);
     b_ = a_ + cut_.a_units;
     sums_ = reinterpret_cast<float*>(b_ + cut_.b_units);
+    serial_ = args.cost().flops < 2 * kSerialWork;
   }
 
   void run() {
@@ -104,6 +117,7 @@ class Product {
   const GemmKernel& kernel_;
   const MatmulArgs& args_;
   const Cut cut_;
+  bool serial_ = false;
   Unit* a_;
   Unit* b_;
   float* sums_;
@@ -124,7 +138,7 @@ void Product::pack() {
   const std::int64_t b_pieces = new_b ? pieces_of(cols_, b_lines) : 0;
   const std::int64_t first_k = unit_ * kernel_.k_per_unit;
   const std::int64_t k = std::min(depth_ * kernel_.k_per_unit, args_.k() - first_k);
-  parallel_for(a_pieces + b_pieces, [&](std::int64_t piece) {
+  for_pieces(serial_, a_pieces + b_pieces, [&](std::int64_t piece) {
     if (piece < a_pieces) {
       const std::int64_t line = piece * a_lines;
       kernel_.pack(part_of(args_.a, !args_.transpose_a, row_ + line,
@@ -132,8 +146,8 @@ void Product::pack() {
                    kernel_.tile_rows, kernel_.tile_rows * depth_, false, a_ + line * depth_);
     } else {
       const std::int64_t line = (piece - a_pieces) * b_lines;
-      kernel_.pack(part_of(args_.b, args_.transpose_b, col_ + line,
-                           std::min(b_lines, cols_ - line), first_k, k),
+      kernel_.pack(part_of(args_.b, args_.transpose_b, col_ + line, std::min(b_lines, cols_ - line),
+                           first_k, k),
                    kernel_.tile_cols, kernel_.tile_cols * depth_, true, b_ + line * depth_);
     }
   });
@@ -152,7 +166,7 @@ void Product::multiply() {
     (high >= wide ? high : wide) /= 2;
   }
   const std::int64_t down = pieces_of(row_panels, high);
-  parallel_for(down * pieces_of(col_panels, wide), [&](std::int64_t piece) {
+  for_pieces(serial_, down * pieces_of(col_panels, wide), [&](std::int64_t piece) {
     const std::int64_t row = piece % down * high;
     const std::int64_t col = piece / down * wide;
     multiply_piece(row, std::min(high, row_panels - row), col, std::min(wide, col_panels - col));

@@ -84,9 +84,8 @@ template <DType dtype>
 // Lines lie along k: sixteen lines by sixteen units are turned at a time.
 template <DType dtype>
 [[gnu::target("avx512f,avx512bw")]] void pack_along_k(const GemmSource& source,
-                                                      std::int64_t first_line,
-                                                      std::int64_t lines, std::int64_t out_stride,
-                                                      Unit* dst) {
+                                                      std::int64_t first_line, std::int64_t lines,
+                                                      std::int64_t out_stride, Unit* dst) {
   constexpr std::int64_t kPerUnit = dtype == DType::f32 ? 1 : 2;
   const std::int64_t units = pieces_of(source.k, kPerUnit);
   for (std::int64_t unit = 0; unit < units; unit += kLanes) {
@@ -105,7 +104,8 @@ template <DType dtype>
       const __mmask16 mask = first_lanes(out_stride - line);
 #pragma GCC unroll 16
       for (int i = 0; i < kLanes; ++i) {
-        if (i < count) _mm512_mask_storeu_epi32(dst + (unit + i) * out_stride + line, mask, block[i]);
+        if (i < count)
+          _mm512_mask_storeu_epi32(dst + (unit + i) * out_stride + line, mask, block[i]);
       }
     }
   }
@@ -124,8 +124,8 @@ template <DType dtype>
       units = _mm512_maskz_loadu_epi32(
           in, static_cast<const float*>(source.data) + unit * source.stride + first_line + line);
     } else {
-      const auto* even = static_cast<const std::uint16_t*>(source.data) +
-                         2 * unit * source.stride + first_line + line;
+      const auto* even = static_cast<const std::uint16_t*>(source.data) + 2 * unit * source.stride +
+                         first_line + line;
       units = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, even));
       if (2 * unit + 1 < source.k) {
         const __m256i odd = _mm256_maskz_loadu_epi16(in, even + source.stride);
@@ -137,8 +137,7 @@ template <DType dtype>
 }
 
 template <DType dtype>
-[[gnu::target("avx512f,avx512bw,avx512vl")]] void pack(const GemmSource& source,
-                                                       std::int64_t width,
+[[gnu::target("avx512f,avx512bw,avx512vl")]] void pack(const GemmSource& source, std::int64_t width,
                                                        std::int64_t panel_stride, bool pad,
                                                        Unit* dst) {
   constexpr std::int64_t kPerUnit = dtype == DType::f32 ? 1 : 2;
@@ -167,8 +166,7 @@ template <DType dtype>
   if (dtype == DType::f32) {
     return _mm512_maskz_loadu_ps(mask, static_cast<const float*>(data) + at);
   }
-  const __m256i bits =
-      _mm256_maskz_loadu_epi16(mask, static_cast<const std::uint16_t*>(data) + at);
+  const __m256i bits = _mm256_maskz_loadu_epi16(mask, static_cast<const std::uint16_t*>(data) + at);
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
@@ -177,8 +175,7 @@ template <DType dtype>
     __m512 value) {
   const __m512i bits = _mm512_castps_si512(value);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i rounded =
-      _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
   const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x00400000));
   const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, quiet), 16));
@@ -230,8 +227,7 @@ template <int rows>
 }
 
 template <int rows>
-[[gnu::target("avx512f,avx512bw,avx512vl,avx512bf16")]] void tile_bf16(const Unit* a,
-                                                                       const Unit* b,
+[[gnu::target("avx512f,avx512bw,avx512vl,avx512bf16")]] void tile_bf16(const Unit* a, const Unit* b,
                                                                        std::int64_t units,
                                                                        const GemmTile& tile) {
   __m512 sums[rows][2];
@@ -286,8 +282,7 @@ void add_avx512_kernels(std::vector<GemmKernel>& kernels) {
       !__builtin_cpu_supports("avx512vl")) {
     return;
   }
-  kernels.push_back(
-      {"avx512 f32", DType::f32, kRows, kCols, 1, pack<DType::f32>, run_f32_tile});
+  kernels.push_back({"avx512 f32", DType::f32, kRows, kCols, 1, pack<DType::f32>, run_f32_tile});
   if (__builtin_cpu_supports("avx512bf16")) {
     kernels.push_back(
         {"avx512 bf16", DType::bf16, kRows, kCols, 2, pack<DType::bf16>, run_bf16_tile});

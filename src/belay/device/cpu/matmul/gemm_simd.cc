@@ -107,8 +107,8 @@ constexpr std::array<TileFunction, kRows> tiles(std::index_sequence<index...>) {
   return {multiply_rows<static_cast<int>(index) + 1>...};
 }
 
-void run_tile(std::int64_t rows, const std::uint32_t* a, const std::uint32_t* b,
-              std::int64_t units, const GemmTile& tile) {
+void run_tile(std::int64_t rows, const std::uint32_t* a, const std::uint32_t* b, std::int64_t units,
+              const GemmTile& tile) {
   static constexpr auto kTiles = tiles(std::make_index_sequence<kRows>());
   kTiles[static_cast<std::size_t>(rows - 1)](a, b, units, tile);
 }

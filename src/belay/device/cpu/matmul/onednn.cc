@@ -67,9 +67,8 @@ dnnl_memory_desc_t describe(std::int64_t rows, std::int64_t cols, DType dtype, b
   const std::array<dnnl_dim_t, 2> strides =
       transposed ? std::array<dnnl_dim_t, 2>{1, rows} : std::array<dnnl_dim_t, 2>{cols, 1};
   dnnl_memory_desc_t desc;
-  require(
-      dnnl_memory_desc_init_by_strides(&desc, 2, dims.data(), type_of(dtype), strides.data()),
-      "describing an operand");
+  require(dnnl_memory_desc_init_by_strides(&desc, 2, dims.data(), type_of(dtype), strides.data()),
+          "describing an operand");
   return desc;
 }
 
@@ -219,8 +218,8 @@ void Product::load(Operand& operand, void* data, std::byte*& workspace) {
   if (operand.packed == nullptr) return;
   require(dnnl_memory_set_data_handle(operand.packed.get(), workspace), "setting a packed operand");
   workspace += aligned(operand.packed_bytes);
-  const std::array<dnnl_exec_arg_t, 2> moves{{{DNNL_ARG_FROM, operand.plain.get()},
-                                              {DNNL_ARG_TO, operand.packed.get()}}};
+  const std::array<dnnl_exec_arg_t, 2> moves{
+      {{DNNL_ARG_FROM, operand.plain.get()}, {DNNL_ARG_TO, operand.packed.get()}}};
   require(dnnl_primitive_execute(operand.reorder.get(), runtime().stream.get(), 2, moves.data()),
           "reordering an operand");
 }
