@@ -64,7 +64,7 @@ std::string default_matmul_cache_path() {
   return home.empty() ? "" : home + "/.cache/belay/matmul.json";
 }
 
-MatmulCache::Machines MatmulCache::read(const std::string& path) {
+MatmulCache::Machines MatmulCache::read(const std::string& path, bool report) {
   Machines machines;
   std::ifstream file(path);
   if (!file) return machines;
@@ -79,14 +79,17 @@ MatmulCache::Machines MatmulCache::read(const std::string& path) {
       }
     }
   } catch (const std::exception& error) {
-    log::warn("the matrix-product cache {} is damaged and will be rebuilt: {}", path, error.what());
+    if (report) {
+      log::warn("the matrix-product cache {} is damaged and will be rebuilt: {}", path,
+                error.what());
+    }
     machines.clear();
   }
   return machines;
 }
 
 MatmulCache::MatmulCache(std::string path, std::string identity)
-    : path_(std::move(path)), identity_(std::move(identity)), machines_(read(path_)) {}
+    : path_(std::move(path)), identity_(std::move(identity)), machines_(read(path_, true)) {}
 
 const MatmulChoice* MatmulCache::find(const MatmulKey& key) const {
   const auto shapes = machines_.find(identity_);
@@ -101,7 +104,7 @@ void MatmulCache::set(const MatmulKey& key, const MatmulChoice& choice) {
 
 bool MatmulCache::save() {
   if (path_.empty()) return true;
-  Machines merged = read(path_);
+  Machines merged = read(path_, false);
   for (const auto& [identity, shapes] : machines_) {
     for (const auto& [text, choice] : shapes) merged[identity][text] = choice;
   }

@@ -28,7 +28,7 @@ class MatmulCache {
  private:
   using Shapes = std::map<std::string, MatmulChoice>;
   using Machines = std::map<std::string, Shapes>;
-  static Machines read(const std::string& path);
+  static Machines read(const std::string& path, bool report);
 
   std::string path_;
   std::string identity_;
