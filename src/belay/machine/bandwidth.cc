@@ -17,7 +17,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "belay/machine/bandwidth.cc"
-// clang-format off: foreach_target.h must come before highway.h
+// clang-format off
 #include "belay/base/simd_targets.h"
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"

@@ -1,0 +1,166 @@
+// AdamW in one pass, and the sum of squares that gradient clipping needs.
+
+#include <bit>
+#include <cmath>
+
+#include "belay/device/cpu/kernels.h"
+#include "belay/device/cpu/pieces.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "belay/device/cpu/adamw.cc"
+// foreach_target.h compiles this file again per instruction set, so the order matters.
+// clang-format off
+#include "belay/base/simd_targets.h"
+#include "hwy/foreach_target.h"
+#include "belay/device/cpu/simd.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace belay::HWY_NAMESPACE {
+
+// grad_scale as a product of two f32 factors. The first is a power of two, 1 unless the scale
+// itself leaves the normal range of f32; so the product keeps full precision where the scaled
+// gradient fits f32, however large or small the gradients are.
+struct SplitScale {
+  float power;
+  float rest;
+};
+SplitScale split_scale(double scale) {
+  if (scale == 0.0 || !std::isfinite(scale)) return {1.0F, static_cast<float>(scale)};
+  int exponent = 0;
+  std::frexp(scale, &exponent);
+  int shift = 0;
+  if (exponent < -100) shift = std::max(exponent + 100, -126);
+  if (exponent > 100) shift = std::min(exponent - 100, 126);
+  return {std::ldexp(1.0F, shift), static_cast<float>(std::ldexp(scale, -shift))};
+}
+
+template <bool kCopy>
+void adamw_run(const AdamwArgs& args, Range run) {
+  const auto [power, rest] = split_scale(args.grad_scale);
+  const Vec scale_power = splat(power);
+  const Vec scale_rest = splat(rest);
+  const Vec beta1 = splat(args.beta1);
+  const Vec beta2 = splat(args.beta2);
+  const Vec one_minus_beta1 = splat(static_cast<float>(1.0 - static_cast<double>(args.beta1)));
+  const Vec one_minus_beta2 = splat(static_cast<float>(1.0 - static_cast<double>(args.beta2)));
+  const double lr = static_cast<double>(args.lr);
+  const Vec decay = splat(static_cast<float>(lr * static_cast<double>(args.weight_decay)));
+  const Vec step = splat(static_cast<float>(lr / static_cast<double>(args.correction1)));
+  const Vec root_scale =
+      splat(static_cast<float>(1.0 / std::sqrt(static_cast<double>(args.correction2))));
+  const Vec eps = splat(args.eps);
+  float* weights = args.weights.as<float>() + run.begin;
+  float* grad = args.grad.as<float>() + run.begin;
+  float* m = args.m.as<float>() + run.begin;
+  float* v = args.v.as<float>() + run.begin;
+  Bf16* copy = kCopy ? args.copy.as<Bf16>() + run.begin : nullptr;
+  for_vectors(run.size(), [&](auto access, std::int64_t i) HWY_ATTR {
+    const Vec g = hn::Mul(hn::Mul(access.load(grad + i), scale_power), scale_rest);
+    const Vec new_m = hn::MulAdd(beta1, access.load(m + i), hn::Mul(one_minus_beta1, g));
+    const Vec new_v =
+        hn::MulAdd(beta2, access.load(v + i), hn::Mul(hn::Mul(one_minus_beta2, g), g));
+    const Vec denominator = hn::MulAdd(hn::Sqrt(new_v), root_scale, eps);
+    const Vec old = access.load(weights + i);
+    const Vec decayed = hn::NegMulAdd(decay, old, old);
+    const Vec updated = hn::NegMulAdd(step, hn::Div(new_m, denominator), decayed);
+    access.store(new_m, m + i);
+    access.store(new_v, v + i);
+    access.store(updated, weights + i);
+    access.store(hn::Zero(kF32), grad + i);
+    if constexpr (kCopy) access.store(updated, copy + i);
+  });
+}
+
+void adamw(const AdamwArgs& args) {
+  parallel_ranges(args.weights.elements(), kPieceElements, [&](Range run) HWY_ATTR {
+    args.copy.empty() ? adamw_run<false>(args, run) : adamw_run<true>(args, run);
+  });
+}
+
+double squares_of(const float* src, std::int64_t count) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> half;
+  const auto step = static_cast<std::int64_t>(hn::Lanes(d));
+  auto sum0 = hn::Zero(d);
+  auto sum1 = sum0;
+  auto sum2 = sum0;
+  auto sum3 = sum0;
+  const auto at = [&](std::int64_t i)
+                      HWY_ATTR { return hn::PromoteTo(d, hn::LoadU(half, src + i)); };
+  std::int64_t i = 0;
+  for (; i + 4 * step <= count; i += 4 * step) {
+    const auto a = at(i);
+    const auto b = at(i + step);
+    const auto c = at(i + 2 * step);
+    const auto e = at(i + 3 * step);
+    sum0 = hn::MulAdd(a, a, sum0);
+    sum1 = hn::MulAdd(b, b, sum1);
+    sum2 = hn::MulAdd(c, c, sum2);
+    sum3 = hn::MulAdd(e, e, sum3);
+  }
+  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
+  for (; i < count; ++i) sum += static_cast<double>(src[i]) * static_cast<double>(src[i]);
+  return sum;
+}
+
+void sum_of_squares(const SumOfSquaresArgs& args, double* partials) {
+  const std::int64_t count = args.src.elements();
+  const std::int64_t pieces = pieces_of(count, kPieceElements);
+  parallel_for(pieces, [&](std::int64_t piece) HWY_ATTR {
+    const std::int64_t begin = piece * kPieceElements;
+    partials[piece] =
+        squares_of(args.src.as<float>() + begin, std::min(kPieceElements, count - begin));
+  });
+  double sum = 0;
+  for (std::int64_t piece = 0; piece < pieces; ++piece) sum += partials[piece];
+  args.dst.as<double>()[0] = sum;
+}
+
+}  // namespace belay::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace belay {
+namespace {
+
+HWY_EXPORT(adamw);
+HWY_EXPORT(sum_of_squares);
+
+constexpr Candidate<AdamwArgs> kAdamw[] = {
+    {"simd",
+     [](const AdamwArgs& args) {
+       return first_reason(
+           unless_f32(args.weights), unless_f32(args.grad), unless_f32(args.m), unless_f32(args.v),
+           args.copy.empty() || args.copy.dtype == DType::bf16 ? nullptr : "the copy is not bf16");
+     },
+     nullptr,
+     [](const AdamwArgs& args, KernelContext&) {
+       HWY_DYNAMIC_DISPATCH(adamw)
+       (args);
+     }},
+    kReferenceKernel<AdamwArgs>};
+
+constexpr Candidate<SumOfSquaresArgs> kSumOfSquares[] = {
+    {"simd", [](const SumOfSquaresArgs& args) { return unless_f32(args.src); },
+     [](const SumOfSquaresArgs& args) {
+       return static_cast<std::size_t>(pieces_of(args.src.elements(), kPieceElements)) *
+              sizeof(double);
+     },
+     [](const SumOfSquaresArgs& args, KernelContext& context) {
+       HWY_DYNAMIC_DISPATCH(sum_of_squares)
+       (args, reinterpret_cast<double*>(context.workspace));
+     }},
+    kReferenceKernel<SumOfSquaresArgs>};
+
+}  // namespace
+
+Candidates<AdamwArgs> cpu_candidates(OpTag<AdamwArgs>) {
+  return kAdamw;
+}
+Candidates<SumOfSquaresArgs> cpu_candidates(OpTag<SumOfSquaresArgs>) {
+  return kSumOfSquares;
+}
+
+}  // namespace belay
+#endif  // HWY_ONCE

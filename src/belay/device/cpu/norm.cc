@@ -1,0 +1,213 @@
+// Layer and RMS normalisation with the residual addition, forward and backward. A row comes from
+// memory once; the passes over it after the first find it in the first-level cache.
+
+#include <cmath>
+
+#include "belay/device/cpu/kernels.h"
+#include "belay/device/cpu/pieces.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "belay/device/cpu/norm.cc"
+// foreach_target.h compiles this file again per instruction set, so the order matters.
+// clang-format off
+#include "belay/base/simd_targets.h"
+#include "hwy/foreach_target.h"
+#include "belay/device/cpu/simd.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace belay::HWY_NAMESPACE {
+
+template <class T>
+void normalise_row(const NormForwardArgs& args, std::int64_t row, bool stream) {
+  const std::int64_t hidden = args.src.dim(1);
+  const std::int64_t base = row * hidden;
+  const auto width = static_cast<float>(hidden);
+  const T* src = args.src.as<T>() + base;
+  const T* x = src;
+  float total = 0;
+  if (!args.sum.empty()) {
+    const T* residual = args.residual.as<T>() + base;
+    T* sum = args.sum.as<T>() + base;
+    x = sum;
+    // The sum counts as stored, so that the backward pass sees the same values.
+    total = sum_over(hidden, [&](auto access, std::int64_t i) HWY_ATTR {
+      access.store(hn::Add(access.load(src + i), access.load(residual + i)), sum + i);
+      return access.load(sum + i);
+    });
+  } else if (args.kind == NormKind::layer) {
+    total = sum_over(hidden,
+                     [&](auto access, std::int64_t i) HWY_ATTR { return access.load(src + i); });
+  }
+  const float mean = args.kind == NormKind::layer ? total / width : 0.0F;
+  const Vec centre = splat(mean);
+  const float squares = sum_over(hidden, [&](auto access, std::int64_t i) HWY_ATTR {
+    const Vec centred = hn::Sub(access.load(x + i), centre);
+    return hn::Mul(centred, centred);
+  });
+  const float rstd = 1.0F / std::sqrt(squares / width + args.eps);
+  if (!args.mean.empty()) args.mean.as<float>()[row] = mean;
+  args.rstd.as<float>()[row] = rstd;
+
+  const float* weight = args.weight.as<float>();
+  const float* bias = args.bias.as<float>();
+  T* dst = args.dst.as<T>() + base;
+  const Vec scale = splat(rstd);
+  const auto apply = [&](auto access, std::int64_t i) HWY_ATTR {
+    const Vec xhat = hn::Mul(hn::Sub(access.load(x + i), centre), scale);
+    const Vec w = access.load(weight + i);
+    access.store(bias == nullptr ? hn::Mul(xhat, w) : hn::MulAdd(xhat, w, access.load(bias + i)),
+                 dst + i);
+  };
+  if (stream) {
+    for_vectors_streaming(dst, hidden, apply);
+  } else {
+    for_vectors(hidden, apply);
+  }
+}
+
+void norm_forward(const NormForwardArgs& args) {
+  const std::int64_t hidden = args.src.dim(1);
+  const bool stream = streams(args.dst);
+  parallel_ranges(args.src.dim(0), rows_per_piece(hidden), [&](Range rows) HWY_ATTR {
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      if (args.src.dtype == DType::f32) {
+        normalise_row<float>(args, row, stream);
+      } else {
+        normalise_row<Bf16>(args, row, stream);
+      }
+    }
+    if (stream) hwy::FlushStream();
+  });
+}
+
+// With xhat = (x - mean) rstd and g = d_dst weight:
+//   d_x = rstd (g - mean(g) - xhat mean(g xhat)), without mean(g) for rms.
+// d_weight and d_bias are the sums over this chunk's rows.
+template <class T>
+void norm_backward_row(const NormBackwardArgs& args, std::int64_t row, float* d_weight,
+                       float* d_bias) {
+  const std::int64_t hidden = args.src.dim(1);
+  const std::int64_t base = row * hidden;
+  const T* x = args.src.as<T>() + base;
+  const T* d_dst = args.d_dst.as<T>() + base;
+  const float* weight = args.weight.as<float>();
+  const float row_rstd = args.rstd.as<float>()[row];
+  const Vec centre = splat(args.mean.empty() ? 0.0F : args.mean.as<float>()[row]);
+  const Vec rstd = splat(row_rstd);
+
+  const auto xhat_at = [&](auto access, std::int64_t i)
+                           HWY_ATTR { return hn::Mul(hn::Sub(access.load(x + i), centre), rstd); };
+  Vec g_sum = hn::Zero(kF32);
+  Vec gx_sum = g_sum;
+  for_vectors(hidden, [&](auto access, std::int64_t i) HWY_ATTR {
+    const Vec d = access.load(d_dst + i);
+    const Vec xhat = xhat_at(access, i);
+    const Vec g = hn::Mul(d, access.load(weight + i));
+    g_sum = hn::Add(g_sum, g);
+    gx_sum = hn::MulAdd(g, xhat, gx_sum);
+    access.store(hn::MulAdd(d, xhat, access.load(d_weight + i)), d_weight + i);
+    if (d_bias != nullptr) access.store(hn::Add(access.load(d_bias + i), d), d_bias + i);
+  });
+  const auto width = static_cast<float>(hidden);
+  const bool centred = args.kind == NormKind::layer;
+  const Vec mean_g = splat(centred ? sum_of_lanes(g_sum) / width : 0.0F);
+  const Vec mean_gx = splat(sum_of_lanes(gx_sum) / width);
+
+  const T* d_residual = args.d_residual.empty() ? nullptr : args.d_residual.as<T>() + base;
+  T* d_src = args.d_src.as<T>() + base;
+  for_vectors(hidden, [&](auto access, std::int64_t i) HWY_ATTR {
+    const Vec g = hn::Mul(access.load(d_dst + i), access.load(weight + i));
+    const Vec inner = hn::NegMulAdd(xhat_at(access, i), mean_gx, hn::Sub(g, mean_g));
+    access.store(d_residual == nullptr ? hn::Mul(rstd, inner)
+                                       : hn::MulAdd(rstd, inner, access.load(d_residual + i)),
+                 d_src + i);
+  });
+}
+
+void norm_backward(const NormBackwardArgs& args, float* partials) {
+  const std::int64_t tokens = args.src.dim(0);
+  const std::int64_t hidden = args.src.dim(1);
+  const std::int64_t grain = rows_per_chunk(tokens);
+  const std::int64_t chunks = pieces_of(tokens, grain);
+  const bool bias = !args.d_bias.empty();
+  parallel_for(chunks, [&](std::int64_t chunk) HWY_ATTR {
+    float* d_weight = partials + 2 * chunk * hidden;
+    float* d_bias = bias ? d_weight + hidden : nullptr;
+    std::fill_n(d_weight, 2 * hidden, 0.0F);
+    const std::int64_t end = std::min(tokens, (chunk + 1) * grain);
+    for (std::int64_t row = chunk * grain; row < end; ++row) {
+      if (args.src.dtype == DType::f32) {
+        norm_backward_row<float>(args, row, d_weight, d_bias);
+      } else {
+        norm_backward_row<Bf16>(args, row, d_weight, d_bias);
+      }
+    }
+  });
+  if (chunks == 0) return;
+  parallel_ranges(hidden, 1024, [&](Range columns) HWY_ATTR {
+    add_chunks(partials, chunks, 2 * hidden, columns.begin, columns.end, args.d_weight.as<float>());
+    if (bias) {
+      add_chunks(partials + hidden, chunks, 2 * hidden, columns.begin, columns.end,
+                 args.d_bias.as<float>());
+    }
+  });
+}
+
+}  // namespace belay::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace belay {
+namespace {
+
+HWY_EXPORT(norm_forward);
+HWY_EXPORT(norm_backward);
+
+const char* declines_forward(const NormForwardArgs& args) {
+  return first_reason(unless_f32_or_bf16(args.src), unless_same(args.src, args.residual),
+                      unless_same(args.src, args.sum), unless_same(args.src, args.dst),
+                      unless_f32(args.weight), unless_f32(args.bias), unless_f32(args.mean),
+                      unless_f32(args.rstd));
+}
+
+const char* declines_backward(const NormBackwardArgs& args) {
+  return first_reason(unless_f32_or_bf16(args.src), unless_same(args.src, args.d_dst),
+                      unless_same(args.src, args.d_residual), unless_same(args.src, args.d_src),
+                      unless_f32(args.weight), unless_f32(args.mean), unless_f32(args.rstd),
+                      unless_f32(args.d_bias));
+}
+
+std::size_t backward_workspace(const NormBackwardArgs& args) {
+  const std::int64_t tokens = args.src.dim(0);
+  const std::int64_t chunks = pieces_of(tokens, rows_per_chunk(tokens));
+  return static_cast<std::size_t>(chunks * 2 * args.src.dim(1)) * sizeof(float);
+}
+
+constexpr Candidate<NormForwardArgs> kForward[] = {
+    {"simd", declines_forward, nullptr,
+     [](const NormForwardArgs& args, KernelContext&) {
+       HWY_DYNAMIC_DISPATCH(norm_forward)
+       (args);
+     }},
+    kReferenceKernel<NormForwardArgs>};
+
+constexpr Candidate<NormBackwardArgs> kBackward[] = {
+    {"simd", declines_backward, backward_workspace,
+     [](const NormBackwardArgs& args, KernelContext& context) {
+       HWY_DYNAMIC_DISPATCH(norm_backward)
+       (args, reinterpret_cast<float*>(context.workspace));
+     }},
+    kReferenceKernel<NormBackwardArgs>};
+
+}  // namespace
+
+Candidates<NormForwardArgs> cpu_candidates(OpTag<NormForwardArgs>) {
+  return kForward;
+}
+Candidates<NormBackwardArgs> cpu_candidates(OpTag<NormBackwardArgs>) {
+  return kBackward;
+}
+
+}  // namespace belay
+#endif  // HWY_ONCE

@@ -1,0 +1,164 @@
+// Vectors of f32 over f32 or bf16 storage: the loads, stores and loops that every fused kernel
+// shares. Compiled once per instruction set, hence the toggled guard in place of #pragma once
+// (see hwy/foreach_target.h).
+
+#if defined(BELAY_DEVICE_CPU_SIMD_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BELAY_DEVICE_CPU_SIMD_H_
+#undef BELAY_DEVICE_CPU_SIMD_H_
+#else
+#define BELAY_DEVICE_CPU_SIMD_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "belay/base/dtype.h"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace belay::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32 = hn::ScalableTag<float>;
+using U32 = hn::RebindToUnsigned<F32>;
+using HalfU16 = hn::Rebind<std::uint16_t, F32>;
+using Vec = hn::Vec<F32>;
+
+inline constexpr F32 kF32;
+
+HWY_INLINE std::int64_t lanes() {
+  return static_cast<std::int64_t>(hn::Lanes(kF32));
+}
+
+HWY_INLINE Vec splat(float value) {
+  return hn::Set(kF32, value);
+}
+
+HWY_INLINE Vec widen(hn::Vec<HalfU16> bits) {
+  return hn::BitCast(kF32, hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
+}
+
+// Rounds to nearest even like to_bf16(); NaN stays NaN.
+HWY_INLINE hn::Vec<HalfU16> narrow(Vec value) {
+  const U32 d;
+  const auto bits = hn::BitCast(d, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(d, 0x7fff)), odd);
+  const auto quiet = hn::Or(bits, hn::Set(d, 0x00400000));
+  const auto is_nan = hn::RebindMask(d, hn::IsNaN(value));
+  return hn::TruncateTo(HalfU16(), hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded)));
+}
+
+// Whole vectors.
+struct Whole {
+  HWY_INLINE Vec load(const float* src) const { return hn::LoadU(kF32, src); }
+  HWY_INLINE Vec load(const Bf16* src) const { return widen(hn::LoadU(HalfU16(), &src->bits)); }
+  HWY_INLINE void store(Vec value, float* dst) const { hn::StoreU(value, kF32, dst); }
+  HWY_INLINE void store(Vec value, Bf16* dst) const {
+    hn::StoreU(narrow(value), HalfU16(), &dst->bits);
+  }
+  // The value in the lanes that count, 0 in the others.
+  HWY_INLINE Vec keep(Vec value) const { return value; }
+};
+
+// Whole vectors, written past the caches; the destination is aligned to a vector.
+struct Streaming : Whole {
+  HWY_INLINE void store(Vec value, float* dst) const { hn::Stream(value, kF32, dst); }
+  HWY_INLINE void store(Vec value, Bf16* dst) const {
+    hn::Stream(narrow(value), HalfU16(), &dst->bits);
+  }
+};
+
+// The first `count` lanes; the others load as zero and are not stored.
+struct Part {
+  std::size_t count;
+
+  template <class T>
+  HWY_INLINE Vec load(const T* src) const {
+    HWY_ALIGN T lanes[hn::MaxLanes(kF32)] = {};
+    std::memcpy(lanes, src, count * sizeof(T));
+    return Whole().load(lanes);
+  }
+  template <class T>
+  HWY_INLINE void store(Vec value, T* dst) const {
+    HWY_ALIGN T lanes[hn::MaxLanes(kF32)];
+    Whole().store(value, lanes);
+    std::memcpy(dst, lanes, count * sizeof(T));
+  }
+  HWY_INLINE Vec keep(Vec value) const {
+    return hn::IfThenElseZero(hn::FirstN(kF32, count), value);
+  }
+};
+
+// Calls body(access, i) for vectors that cover [0, count): whole ones, and one part at the end.
+template <class Body>
+HWY_INLINE void for_vectors(std::int64_t count, const Body& body) {
+  const std::int64_t step = lanes();
+  std::int64_t i = 0;
+  for (; i + step <= count; i += step) body(Whole(), i);
+  if (i < count) body(Part{static_cast<std::size_t>(count - i)}, i);
+}
+
+// The same, with stores past the caches; `dst` is what the body writes at index i.
+template <class T, class Body>
+HWY_INLINE void for_vectors_streaming(const T* dst, std::int64_t count, const Body& body) {
+  const std::int64_t step = lanes();
+  const auto vector_bytes = static_cast<std::uintptr_t>(step) * sizeof(T);
+  const auto past = reinterpret_cast<std::uintptr_t>(dst) % vector_bytes;
+  std::int64_t i = 0;
+  if (past != 0) {
+    i = static_cast<std::int64_t>((vector_bytes - past) / sizeof(T));
+    if (i > count) i = count;
+    body(Part{static_cast<std::size_t>(i)}, 0);
+  }
+  for (; i + step <= count; i += step) body(Streaming(), i);
+  if (i < count) body(Part{static_cast<std::size_t>(count - i)}, i);
+}
+
+HWY_INLINE float sum_of_lanes(Vec value) {
+  return hn::GetLane(hn::SumOfLanes(kF32, value));
+}
+
+// Sum of term(access, i) over the vectors that cover [0, count). Four accumulators, so that
+// additions do not wait for each other.
+template <class Term>
+HWY_INLINE float sum_over(std::int64_t count, const Term& term) {
+  const std::int64_t step = lanes();
+  Vec sum0 = hn::Zero(kF32);
+  Vec sum1 = sum0;
+  Vec sum2 = sum0;
+  Vec sum3 = sum0;
+  std::int64_t i = 0;
+  for (; i + 4 * step <= count; i += 4 * step) {
+    sum0 = hn::Add(sum0, term(Whole(), i));
+    sum1 = hn::Add(sum1, term(Whole(), i + step));
+    sum2 = hn::Add(sum2, term(Whole(), i + 2 * step));
+    sum3 = hn::Add(sum3, term(Whole(), i + 3 * step));
+  }
+  for (; i + step <= count; i += step) sum0 = hn::Add(sum0, term(Whole(), i));
+  if (i < count) {
+    const Part part{static_cast<std::size_t>(count - i)};
+    sum1 = hn::Add(sum1, part.keep(term(part, i)));
+  }
+  return sum_of_lanes(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)));
+}
+
+// dst[c] += partials[0][c] + partials[1][c] + ... for c in [begin, end), in that order.
+HWY_INLINE void add_chunks(const float* partials, std::int64_t chunks, std::int64_t stride,
+                           std::int64_t begin, std::int64_t end, float* dst) {
+  for_vectors(end - begin, [&](auto access, std::int64_t i) HWY_ATTR {
+    const std::int64_t c = begin + i;
+    Vec sum = access.load(partials + c);
+    for (std::int64_t k = 1; k < chunks; ++k) {
+      sum = hn::Add(sum, access.load(partials + k * stride + c));
+    }
+    access.store(hn::Add(access.load(dst + c), sum), dst + c);
+  });
+}
+
+}  // namespace belay::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
