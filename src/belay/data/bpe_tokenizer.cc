@@ -45,16 +45,14 @@ class BpeTokenizer::Loan {
 };
 
 BpeTokenizer::BpeTokenizer(BpeDefinition definition)
-    : def_(std::move(definition)),
-      merges_(def_.merges),
-      special_(def_.tokens.size(), false),
-      added_index_(def_.tokens.size(), -1) {
+    : def_(std::move(definition)), merges_(def_.merges), special_(def_.tokens.size(), false) {
   def_.merges = {};  // the table holds them now
+  if (!def_.byte_level) prepare_texts();
   for (std::size_t i = 0; i < def_.added.size(); ++i) {
     const AddedToken& token = def_.added[i];
     const auto index = static_cast<std::int32_t>(i);
     const std::size_t stage = token.normalized ? 1 : 0;
-    added_index_[static_cast<std::size_t>(token.id)] = index;
+    def_.tokens[static_cast<std::size_t>(token.id)] = token.text;
     all_finders_[stage].add(token.text, index);
     if (token.special) {
       special_[static_cast<std::size_t>(token.id)] = true;
@@ -72,6 +70,22 @@ BpeTokenizer::BpeTokenizer(BpeDefinition definition)
 }
 
 BpeTokenizer::~BpeTokenizer() = default;
+
+// From here on def_.tokens holds what each id contributes to decoded text.
+void BpeTokenizer::prepare_texts() {
+  for (std::string& text : def_.tokens) {
+    for (const auto& [what, with] : def_.decode_replace) {
+      for (std::size_t at = text.find(what); at != std::string::npos;
+           at = text.find(what, at + with.size())) {
+        text.replace(at, what.size(), with);
+      }
+    }
+  }
+  for (std::size_t byte = 0; byte < def_.byte_ids.size(); ++byte) {
+    if (def_.byte_ids[byte] < 0) continue;
+    def_.tokens[static_cast<std::size_t>(def_.byte_ids[byte])].assign(1, static_cast<char>(byte));
+  }
+}
 
 std::optional<std::int32_t> BpeTokenizer::find_special(
     std::initializer_list<std::string_view> names) const {
@@ -237,50 +251,32 @@ void BpeTokenizer::append_byte(unsigned char byte, std::vector<std::int32_t>& id
   }
 }
 
-void BpeTokenizer::check_id(std::int32_t id) const {
-  if (id < 0 || id >= vocab_size()) {
-    fail(ExitCode::data, "token id {} is outside the vocabulary [0, {}) of {}", id, vocab_size(),
-         def_.origin);
-  }
-}
-
 bool BpeTokenizer::is_special(std::int32_t id) const {
   return id >= 0 && id < vocab_size() && special_[static_cast<std::size_t>(id)];
 }
 
+std::string_view BpeTokenizer::text_at(std::int32_t id) const {
+  if (id < 0 || id >= vocab_size()) {
+    fail(ExitCode::data, "token id {} is outside the vocabulary [0, {}) of {}", id, vocab_size(),
+         def_.origin);
+  }
+  return def_.tokens[static_cast<std::size_t>(id)];
+}
+
 std::string BpeTokenizer::token_bytes(std::int32_t id) const {
-  check_id(id);
-  const std::size_t index = static_cast<std::size_t>(id);
-  if (added_index_[index] >= 0) {
-    return def_.added[static_cast<std::size_t>(added_index_[index])].text;
-  }
-  const std::string& text = def_.tokens[index];
-  if (def_.byte_level) return text;
-  if (def_.byte_fallback && text.size() == 6 && text.starts_with("<0x")) {
-    const auto byte = std::find(def_.byte_ids.begin(), def_.byte_ids.end(), id);
-    if (byte != def_.byte_ids.end()) {
-      return std::string(1, static_cast<char>(byte - def_.byte_ids.begin()));
-    }
-  }
-  std::string result = text;
-  for (const auto& [what, with] : def_.decode_replace) {
-    for (std::size_t at = result.find(what); at != std::string::npos;
-         at = result.find(what, at + with.size())) {
-      result.replace(at, what.size(), with);
-    }
-  }
-  return result;
+  return std::string(text_at(id));
 }
 
 std::string BpeTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
-  for (const std::int32_t id : ids) text += token_bytes(id);
+  for (const std::int32_t id : ids) text += text_at(id);
   std::size_t drop = 0;
   while (drop < static_cast<std::size_t>(def_.decode_strip) && drop < text.size() &&
          text[drop] == ' ') {
     ++drop;
   }
-  return drop == 0 ? text : text.substr(drop);
+  if (drop > 0) text.erase(0, drop);
+  return text;
 }
 
 std::int64_t BpeTokenizer::count_special_text(std::string_view text) const {

@@ -81,6 +81,7 @@ class BpeTokenizer final : public Tokenizer {
   class Loan;  // a Scratch taken from the pool for one call
   enum class Place { start, after_token, inside };
 
+  void prepare_texts();
   void encode_raw(std::string_view text, SpecialText special, Place place, Scratch& scratch,
                   std::vector<std::int32_t>& ids) const;
   void encode_valid(std::string_view text, SpecialText special, Place place, Scratch& scratch,
@@ -90,7 +91,8 @@ class BpeTokenizer final : public Tokenizer {
   void encode_word(std::string_view word, Scratch& scratch, std::vector<std::int32_t>& ids) const;
   void merge_word(std::string_view word, Scratch& scratch) const;
   void append_byte(unsigned char byte, std::vector<std::int32_t>& ids) const;
-  void check_id(std::int32_t id) const;
+  // Text of an id; points into the definition.
+  [[nodiscard]] std::string_view text_at(std::int32_t id) const;
   [[nodiscard]] std::optional<std::int32_t> find_special(
       std::initializer_list<std::string_view> names) const;
 
@@ -101,7 +103,6 @@ class BpeTokenizer final : public Tokenizer {
   std::array<TokenFinder, 2> all_finders_;
   TokenFinder special_finder_;
   std::vector<bool> special_;
-  std::vector<std::int32_t> added_index_;  // id -> index into def_.added, -1 if none
   std::optional<std::int32_t> end_;
   std::optional<std::int32_t> begin_;
   std::optional<std::int32_t> padding_;

@@ -54,7 +54,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     for (const std::int32_t id : ids) {
       std::string_view piece = text_at(id);
       if (leading && !is_special(id)) {
-        if (piece.starts_with(' ') && !processor_.IsByte(id)) {
+        if (piece.starts_with(' ') && !processor_.IsByte(id) && !processor_.IsUnknown(id)) {
           piece.remove_prefix(1);
           leading = drops_all_leading_;
         }
