@@ -74,7 +74,9 @@ void MergeTable::apply_long(std::vector<std::int32_t>& symbols, MergeScratch& sc
   constexpr std::uint32_t kEnd = 0xFFFFFFFFU;
   constexpr std::int32_t kGone = -1;
   const std::size_t count = symbols.size();
-  auto& [ranks, heap, next, previous] = scratch;
+  auto& heap = scratch.heap;
+  auto& next = scratch.next;
+  auto& previous = scratch.previous;
   heap.clear();
   next.resize(count);
   previous.resize(count);
