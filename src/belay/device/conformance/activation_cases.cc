@@ -35,7 +35,7 @@ std::vector<ActivationCase> activation_cases() {
         cases.push_back({kind, gated, dtype, 3, 33, true, 1, 4});
         cases.push_back({kind, gated, dtype, 5, 64, false, 0, 8});
         cases.push_back({kind, gated, dtype, 2, 515, true, 3, 1});
-        cases.push_back({kind, gated, dtype, 40, 1000, false, 0, 3});
+        cases.push_back({kind, gated, dtype, 33, 250, false, 0, 3});
         cases.push_back({kind, gated, dtype, 4, 100, false, 0, 200});
       }
     }
@@ -93,12 +93,16 @@ Gradient gradient(CaseMemory& memory, const ActivationCase& c) {
   return result;
 }
 
+// Far below 0 the reference's 1 + tanh(u) rounds to 0; the true value is not 0.
+constexpr Tolerance kActivation{.f64 = 1e-12, .f32 = 1e-6, .bf16 = 3e-3, .zero = 1e-14};
+
 }  // namespace
 
 std::vector<OpCase<ActivationForwardArgs>> cases_of(OpTag<ActivationForwardArgs>) {
   std::vector<OpCase<ActivationForwardArgs>> cases;
   for (const ActivationCase& c : activation_cases()) {
-    cases.push_back({name_of_case(c), [c](CaseMemory& memory) { return forward(memory, c); }});
+    cases.push_back(
+        {name_of_case(c), [c](CaseMemory& memory) { return forward(memory, c); }, kActivation});
   }
   return cases;
 }
@@ -106,7 +110,8 @@ std::vector<OpCase<ActivationForwardArgs>> cases_of(OpTag<ActivationForwardArgs>
 std::vector<OpCase<ActivationBackwardArgs>> cases_of(OpTag<ActivationBackwardArgs>) {
   std::vector<OpCase<ActivationBackwardArgs>> cases;
   for (const ActivationCase& c : activation_cases()) {
-    cases.push_back({name_of_case(c), [c](CaseMemory& memory) { return backward(memory, c); }});
+    cases.push_back(
+        {name_of_case(c), [c](CaseMemory& memory) { return backward(memory, c); }, kActivation});
   }
   return cases;
 }

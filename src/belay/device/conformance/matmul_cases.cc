@@ -43,7 +43,7 @@ std::vector<MatmulCase> matmul_cases() {
         cases.push_back({types.src, types.dst, 5, 129, 31, ta, tb, true, true, 3});
       }
     }
-    cases.push_back({types.src, types.dst, 128, 256, 300, false, true, false, false, 0});
+    cases.push_back({types.src, types.dst, 70, 96, 300, false, true, false, false, 0});
   }
   return cases;
 }

@@ -30,13 +30,14 @@ std::vector<NormCase> norm_cases() {
   for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
     const bool bias = kind == NormKind::layer;
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      cases.push_back({kind, dtype, 1, 1, false, bias, false, 0});
+      // (The RMS norm of one element has a gradient of eps alone, left over from a cancellation.)
+      cases.push_back({kind, dtype, 1, bias ? 1 : 5, false, bias, false, 0});
       cases.push_back({kind, dtype, 5, 33, false, false, false, 1});
       cases.push_back({kind, dtype, 3, 64, true, bias, false, 0});
       cases.push_back({kind, dtype, 70, 48, true, false, true, 0});
       cases.push_back({kind, dtype, 37, 127, true, bias, true, 3});
-      cases.push_back({kind, dtype, 300, 768, true, bias, false, 0});
-      cases.push_back({kind, dtype, 2, 4099, false, bias, true, 5});
+      cases.push_back({kind, dtype, 66, 96, true, bias, false, 0});
+      cases.push_back({kind, dtype, 2, 1027, false, bias, true, 5});
     }
   }
   return cases;
