@@ -18,9 +18,10 @@ const llama2 = (await import(pathToFileURL(path.join(npm, 'llama-tokenizer-js/ll
 const llama3 = (await import(pathToFileURL(
   path.join(npm, 'llama3-tokenizer-js/bundle/llama3-tokenizer-with-baked-data.js')))).default;
 
-const names = ['gpt2', 'qwen3', 'llama3', 'llama2', 'mistral'];
-const hf = Object.fromEntries(names.map((name) => [
-  name, native.Tokenizer.fromFile(path.join(fixtures, name, 'tokenizer.json'))]));
+// "trained" is what belay's own trainer makes of trained/text.txt.
+const names = ['gpt2', 'qwen3', 'llama3', 'llama2', 'mistral', 'trained'];
+const hf = Object.fromEntries(names.map((name) => [name, native.Tokenizer.fromFile(
+  path.join(name === 'trained' ? here : fixtures, name, 'tokenizer.json'))]));
 
 // Second opinions; JavaScript's \s takes U+FEFF for white space and U+0085 not, so they have no
 // say on those.
@@ -64,7 +65,8 @@ const written = [
   '```py\nprint("hi")\n```', '-----=====-----', '!!!???...', '…——「」『』【】', 'snake_case camelCase',
   'ALLCAPS words ÀÉÎ', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', '哈哈哈哈哈哈哈哈哈哈哈哈哈哈哈哈',
   '\u2581already\u2581marked', 'x\u2581 y', '▁ ▁▁ ▁', 'mixed \u4E00\u0301 marks', '\u{10FFFF}\u{E000}\uFFFD',
-  'a<|endoftext|>b', '<|endoftext|>', '<|im_start|>user\nhi<|im_end|>\n', '<|im_start', '<<|endoftext|>|>',
+  'a<|endoftext|>b', '中午天气变了，攀登者不往下看，她寻找山脊。',
+  'They\'d checked the rope; it\'s nearly there: 150 metres.', '<|endoftext|>', '<|im_start|>user\nhi<|im_end|>\n', '<|im_start', '<<|endoftext|>|>',
   'x <|endoftext|> y', '<tool_call>{}</tool_call>', '<|fim_prefix|>a', '<s>a</s> b', ' </s> </s>', '<unk>',
   '<|begin_of_text|>x<|eot_id|>', '<0x41> <0x0A>',
 ];

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <map>
 
 #include "belay/base/error.h"
+#include "belay/base/file.h"
 #include "belay/data/merge_learner.h"
 
 namespace belay::data {
@@ -60,6 +62,20 @@ TEST(BpeTrainer, special_text_never_becomes_a_word_token) {
 TEST(BpeTrainer, refuses_impossible_sizes) {
   EXPECT_THROW(BpeTrainer({.vocab_size = 256}), Error);
   EXPECT_THROW(BpeTrainer({.vocab_size = 300, .special_tokens = {"ab", "ab"}}), Error);
+}
+
+// The ids that Hugging Face's tokenizers give with this file are checked in tokenizer_golden_test.
+TEST(BpeTrainer, writes_the_same_file_every_time) {
+  const std::string directory = std::string(BELAY_SOURCE_DIR) + "/tests/golden/trained/";
+  BpeTrainer trainer({.vocab_size = 480});
+  std::ifstream text(directory + "text.txt");
+  for (std::string line; std::getline(text, line);) trainer.feed(line + "\n");
+  const std::string json = trainer.finish();
+  const std::string written = testing::TempDir() + "trained_tokenizer.json";
+  if (json != read_file(directory + "tokenizer.json")) {
+    write_file(written, json);
+    FAIL() << "the trained tokenizer differs; it was left in " << written;
+  }
 }
 
 // The plain algorithm, counting everything anew for each merge.
