@@ -21,6 +21,8 @@ trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 if [ "$(id -u)" = 0 ] && id _apt >/dev/null 2>&1; then chown _apt "$work"; fi
 
+# The names are words of their own below.
+# shellcheck disable=SC2086
 echo "corpus: fetching" $packages
 # shellcheck disable=SC2086
 if ! (cd "$work" && apt-get download -q $packages >apt.log 2>&1); then

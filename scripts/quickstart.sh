@@ -110,7 +110,7 @@ echo "equal to the last digit"
 say "7. What it writes"
 for prompt in "To open a document, " "The package manager " "要打开文件，" "选择"; do
   printf '\n\033[36m%s\033[0m' "$prompt"
-  "$belay" generate "$run" --prompt "$prompt" --tokens 60 --temperature 0.7 --top-k 40 --seed 1
+  "$belay" generate "$run" --prompt "$prompt" --max-tokens 60 --temperature 0.7 --top-k 40 --seed 1
 done
 
 say "8. The loss curve"
@@ -125,7 +125,7 @@ Everything lies under $home/ (delete it freely):
   config.toml            the configuration; run/config.toml has every key with its meaning
   loss.svg               the loss curve
 What to try next:
-  $belay generate $run --prompt "Debian is " --tokens 100
+  $belay generate $run --prompt "Debian is " --max-tokens 100
   $belay train $home/config.toml --out $home/longer --set train.steps=$((steps * 5))
   $belay train --help, and docs/guide.md for all the rest
 TEXT
