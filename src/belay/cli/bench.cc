@@ -13,6 +13,7 @@ void add_bench(CLI::App& app) {
   bench->require_subcommand(1);
   bench->footer("Example:\n  belay bench gemm --model gpt2-124m --dtype bf16");
   add_bench_gemm(*bench);
+  add_bench_train(*bench);
 }
 
 }  // namespace belay

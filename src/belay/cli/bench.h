@@ -8,5 +8,6 @@ class App;
 namespace belay {
 
 void add_bench_gemm(CLI::App& bench);
+void add_bench_train(CLI::App& bench);
 
 }  // namespace belay

@@ -23,6 +23,9 @@ namespace {
 
 void add_commands(CLI::App& app) {
   add_pack(app);
+  add_train(app);
+  add_eval(app);
+  add_generate(app);
   add_watch(app);
   add_bench(app);
 }

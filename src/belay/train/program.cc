@@ -129,6 +129,15 @@ void Program::clear_gradients(Lane& lane) {
   }
 }
 
+void Program::clear_state(Lane& lane) {
+  for (int index = 0; index < table_.size(); ++index) {
+    for (const Tensor& tensor : {store_.grad(index), store_.m(index), store_.v(index)}) {
+      launch(lane, FillArgs{tensor, 0.0});
+    }
+  }
+  lane.wait();
+}
+
 void Program::record_step(Lane& lane) {
   HostBatch batch;
   batch.rows = config_.micro_batch;

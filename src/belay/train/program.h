@@ -68,6 +68,8 @@ class Program {
   std::span<const double> read_gradient_squares(Lane& lane);
   void update(Lane& lane, const UpdateSettings& settings);
   void clear_gradients(Lane& lane);
+  // Gradients and moments to zero; waits.
+  void clear_state(Lane& lane);
 
   // Drives one whole step on a lane that only records: for plans and calibration.
   void record_step(Lane& lane);

@@ -1,0 +1,110 @@
+// belay train
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "belay/base/error.h"
+#include "belay/cli/commands.h"
+#include "belay/plan/plan.h"
+#include "belay/train/trainer.h"
+
+namespace belay {
+namespace {
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string timeline;
+  bool json = false;
+  TrainOptions options;
+};
+
+// "10" or "10-12".
+void parse_timeline(const std::string& text, TrainOptions& options) {
+  if (text.empty()) return;
+  std::istringstream stream(text);
+  char dash = 0;
+  if (stream >> options.timeline_first) {
+    if (stream >> dash) {
+      stream >> options.timeline_last;
+    } else {
+      options.timeline_last = options.timeline_first;
+      stream.clear(std::ios::eofbit);
+    }
+  }
+  const bool complete = !stream.fail() && stream.peek() == std::istringstream::traits_type::eof();
+  if (!complete || (dash != 0 && dash != '-') || options.timeline_first < 1 ||
+      options.timeline_last < options.timeline_first) {
+    fail(ExitCode::usage, "--timeline '{}' is not STEP or FIRST-LAST, for example 10-12", text);
+  }
+}
+
+void print_summary(const TrainSummary& s, const std::string& out, bool json) {
+  if (json) {
+    nlohmann::ordered_json object = {{"first_step", s.first_step},
+                                     {"last_step", s.last_step},
+                                     {"finished", s.finished},
+                                     {"loss", s.loss},
+                                     {"predicted_step_ms", s.predicted_step_ms},
+                                     {"measured_step_ms", s.measured_step_ms},
+                                     {"peak_rss_bytes", s.peak_rss_bytes},
+                                     {"snapshot", s.snapshot}};
+    if (s.val_loss) object["val_loss"] = *s.val_loss;
+    fmt::print("{}\n", object.dump());
+    return;
+  }
+  fmt::print("{} at step {}: loss {:.4f}", s.finished ? "finished" : "stopped", s.last_step,
+             s.loss);
+  if (s.val_loss) fmt::print(", validation loss {:.4f}", *s.val_loss);
+  fmt::print("\n");
+  if (s.measured_step_ms > 0 && s.predicted_step_ms > 0) {
+    fmt::print("step time: predicted {:.1f} ms, measured {:.1f} ms (median), {:+.1f}%\n",
+               s.predicted_step_ms, s.measured_step_ms,
+               100.0 * (s.predicted_step_ms / s.measured_step_ms - 1.0));
+  }
+  fmt::print("peak memory: {}\n", human_bytes(static_cast<double>(s.peak_rss_bytes)));
+  if (!s.snapshot.empty()) fmt::print("snapshot: {}\n", s.snapshot);
+  if (!s.finished) fmt::print("continue with: belay train CONFIG --out {} --resume auto\n", out);
+}
+
+void run(const Arguments& arguments) {
+  TrainOptions options = arguments.options;
+  parse_timeline(arguments.timeline, options);
+  for (const std::string& assignment : arguments.overrides) {
+    options.allow_new_optimizer = options.allow_new_optimizer ||
+                                  assignment.starts_with("optimizer.") ||
+                                  assignment.starts_with("train.steps");
+  }
+  const TrainSummary summary = train(load_config(arguments.config, arguments.overrides), options);
+  print_summary(summary, options.out, arguments.json);
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("train", "Train a model from a configuration file");
+  auto a = std::make_shared<Arguments>();
+  command->add_option("config", a->config, "TOML file; see the user guide for every key")
+      ->required();
+  command->add_option("--out", a->options.out, "Run directory")->required();
+  command->add_option("--resume", a->options.resume,
+                      "'auto': from the newest good snapshot of --out, if any; or a snapshot");
+  command->add_option("--set", a->overrides, "section.key=value; may be given several times")
+      ->take_all();
+  command->add_option("--stop-at", a->options.stop_at, "Save and stop after this step");
+  command->add_option("--timeline", a->timeline,
+                      "STEP or FIRST-LAST: write a trace of these steps for Perfetto");
+  command->add_flag("--json", a->json, "Print the summary as JSON");
+  command->footer(
+      "Examples:\n"
+      "  belay train config.toml --out runs/a\n"
+      "  belay train config.toml --out runs/a --resume auto --set optimizer.lr=3e-4\n"
+      "  belay train config.toml --out runs/b --timeline 10-12\n"
+      "SIGINT and SIGTERM save a snapshot after the present step and stop.");
+  command->callback([a] { run(*a); });
+}
+
+}  // namespace belay

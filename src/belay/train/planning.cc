@@ -1,0 +1,125 @@
+#include "belay/train/planning.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include "belay/base/error.h"
+#include "belay/base/parallel.h"
+#include "belay/device/matmul_cache.h"
+#include "belay/device/matmul_tune.h"
+#include "belay/model/flops.h"
+#include "belay/plan/calibrate.h"
+#include "belay/plan/dry_device.h"
+
+namespace belay {
+namespace {
+
+constexpr std::size_t kUnbounded = std::size_t{1} << 42;
+
+struct DryRun {
+  std::vector<OpCall> calls;
+  ArenaSizes sizes;
+  std::size_t input_bytes = 0;
+};
+
+DryRun dry_run(const Device& target, const ParameterTable& table, const ProgramConfig& config) {
+  DryDevice device(target);
+  Program program(device, table, config, {kUnbounded, kUnbounded, 0});
+  RecordingLane lane(device);
+  program.record_step(lane);
+  DryRun result{lane.calls(), program.peaks(), program.input_bytes()};
+  for (const OpCall& call : result.calls) {
+    result.sizes.workspace = std::max(result.sizes.workspace, call.workspace);
+  }
+  return result;
+}
+
+// Leaves alone what a resumed run has brought along.
+void choose_kernels(Device& device, std::vector<MatmulKey> keys, const PlanningOptions& options) {
+  std::erase_if(keys,
+                [&](const MatmulKey& key) { return !device.matmul_choices().find(key).empty(); });
+  if (options.matmul != "auto") {
+    for (const MatmulKey& key : keys) device.matmul_choices().set(key, {options.matmul, 0});
+    return;
+  }
+  const std::string cache = options.cache.empty() ? default_matmul_cache_path() : options.cache;
+  tune_matmuls(device, keys, cache, {}, [&](const TuneProgress& p) {
+    if (!options.progress || !p.measured) return;
+    options.progress(fmt::format("measured {} of {}: {} -> {} ({:.0f} GFLOP/s)", p.done, p.total,
+                                 p.key.text(), p.choice.kernel, p.choice.flops_per_s * 1e-9));
+  });
+}
+
+// MemAvailable of the kernel; 0 when it does not say.
+std::size_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  std::size_t kilobytes = 0;
+  std::string unit;
+  while (file >> key >> kilobytes) {
+    std::getline(file, unit);
+    if (key == "MemAvailable:") return kilobytes * 1024;
+  }
+  return 0;
+}
+
+void refuse_what_does_not_fit(const Plan& plan) {
+  const std::size_t available = available_memory();
+  const std::size_t needed = plan.total_bytes();
+  if (available == 0 || needed <= available) return;
+  fail(ExitCode::capacity,
+       "the run needs {} but {} are free, {} too little; the largest classes:\n{}"
+       "lower train.micro_batch, model.seq_len or the model's size, or set train.dtype = \"bf16\"",
+       human_bytes(static_cast<double>(needed)), human_bytes(static_cast<double>(available)),
+       human_bytes(static_cast<double>(needed - available)), describe_memory(plan));
+}
+
+}  // namespace
+
+Prepared prepare_program(Device& device, const ParameterTable& table, const ProgramConfig& config,
+                         const PlanningOptions& options) {
+  DryRun dry = dry_run(device, table, config);
+  const std::vector<MatmulKey> keys = matmul_keys(dry.calls);
+  choose_kernels(device, keys, options);
+  dry = dry_run(device, table, config);  // workspaces and kernel names of the choices
+
+  Prepared result;
+  Plan& plan = result.plan;
+  plan.device = device.name();
+  plan.threads = thread_count();
+  plan.dtype = name_of(config.compute);
+  plan.parameters = table.parameter_count();
+  plan.micro_batch = config.micro_batch;
+  plan.accumulation = options.accumulation;
+  plan.seq_len = config.seq_len;
+  plan.model_flops_per_token = training_flops_per_token(config.model, config.seq_len);
+  const auto state = ParameterStore::bytes(table, {config.compute, config.train});
+  plan.memory = {{"parameters", state.masters},
+                 {"low-precision weights", state.copies},
+                 {"gradients", state.grads},
+                 {"optimizer moments", state.moments},
+                 {"activations", dry.sizes.saved},
+                 {"temporaries", dry.sizes.scratch},
+                 {"kernel workspace", dry.sizes.workspace},
+                 {"inputs", dry.input_bytes}};
+  std::erase_if(plan.memory, [](const MemoryItem& item) { return item.bytes == 0; });
+  for (const MatmulKey& key : keys) {
+    const auto found = device.matmul_choices().all().find(key);
+    if (found != device.matmul_choices().all().end()) plan.matmuls.emplace_back(key, found->second);
+  }
+  plan.ops = summarise(dry.calls, options.accumulation);
+  refuse_what_does_not_fit(plan);
+
+  result.program = std::make_unique<Program>(device, table, config, dry.sizes);
+  if (options.calibrate) {
+    Program& program = *result.program;
+    RecordingLane recorder(device);
+    program.record_step(recorder);
+    calibrate(program.lane(), recorder.calls(), plan.ops);
+    if (config.train) program.clear_state(program.lane());
+    predict(plan);
+  }
+  return result;
+}
+
+}  // namespace belay

@@ -1,0 +1,32 @@
+#pragma once
+// From a configuration to a program ready to run: records the step on a dry device, chooses
+// kernels, sizes the arenas, allocates, and predicts the step time from measured operator times.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "belay/plan/plan.h"
+#include "belay/train/program.h"
+
+namespace belay {
+
+struct PlanningOptions {
+  std::int64_t accumulation = 1;
+  std::string matmul = "auto";  // or the name of one candidate for all products
+  std::string cache;            // file of measured choices; empty: the user's cache directory
+  bool choose = true;           // false: device.matmul_choices() is already what shall be used
+  bool calibrate = true;        // false: no predicted times
+  std::function<void(const std::string&)> progress;  // one line per slow thing done; may be empty
+};
+
+struct Prepared {
+  Plan plan;
+  std::unique_ptr<Program> program;  // parameters zero; gradients zero
+};
+
+// Error(capacity) when the machine's memory does not hold the plan, saying by how much.
+Prepared prepare_program(Device& device, const ParameterTable& table, const ProgramConfig& config,
+                         const PlanningOptions& options);
+
+}  // namespace belay

@@ -1,0 +1,144 @@
+#include "belay/train/resume.h"
+
+#include <charconv>
+
+#include "belay/base/error.h"
+#include "belay/base/log.h"
+#include "belay/plan/plan.h"
+
+namespace belay {
+namespace {
+
+std::string extra_text(std::int64_t value) {
+  return std::to_string(value);
+}
+
+std::int64_t extra_number(const SnapshotState& state, const std::string& key) {
+  const auto entry = state.extra.find(key);
+  if (entry == state.extra.end()) return 0;
+  std::int64_t value = 0;
+  const std::string& text = entry->second;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size()) {
+    fail(ExitCode::data, "the snapshot's state has {} = '{}', which is not a number", key, text);
+  }
+  return value;
+}
+
+template <class T>
+void must_equal(std::string_view key, const T& stored, const T& present) {
+  if (stored == present) return;
+  fail(ExitCode::usage,
+       "{} was {} when the snapshot was taken and is {} now; go on with the old value, or start a "
+       "new run (another --out)",
+       key, stored, present);
+}
+
+std::string describe(const ScheduleConfig& s) {
+  return fmt::format("{} lr {} min_lr {} warmup_steps {} decay_steps {} over {} steps",
+                     name_of(s.kind), s.lr, s.min_lr, s.warmup_steps, s.decay_steps, s.total_steps);
+}
+
+std::string describe(const OptimizerSettings& s) {
+  return fmt::format("betas [{}, {}] eps {} weight_decay {} clip_norm {}", s.beta1, s.beta2, s.eps,
+                     s.weight_decay, s.clip_norm);
+}
+
+OptimizerSettings optimizer_settings(const OptimizerConfig& config) {
+  return {config.betas[0], config.betas[1], config.eps, config.weight_decay, config.clip_norm};
+}
+
+// A changed curve or optimizer needs the user's word.
+template <class T>
+void compare_curve(std::string_view what, const T& stored, const T& present, bool allowed) {
+  if (stored == present) return;
+  if (!allowed) {
+    fail(ExitCode::usage,
+         "the {} differs from the snapshot's.\n  snapshot: {}\n  now:      {}\nGive the new values "
+         "with --set optimizer.KEY=VALUE or --set train.steps=N to use them from the first "
+         "resumed step on, or restore the old ones",
+         what, describe(stored), describe(present));
+  }
+  log::info("the {} changes with this resume.\n  before: {}\n  now:    {}", what, describe(stored),
+            describe(present));
+}
+
+}  // namespace
+
+SnapshotState snapshot_state(const RunSetup& setup, const Progress& progress) {
+  const RunConfig& config = setup.config;
+  SnapshotState state;
+  state.step = progress.step;
+  state.tokens = progress.tokens;
+  state.data_seed = config.train.seed;
+  state.data_epoch = progress.position / setup.train.samples();
+  state.data_sample = progress.position % setup.train.samples();
+  state.random_seed = config.train.seed;
+  state.dtype = name_of(config.train.dtype);
+  state.schedule = config.optimizer.schedule_of(config.train.steps);
+  state.optimizer = optimizer_settings(config.optimizer);
+  state.config_toml = to_toml(config);
+  state.matmul_choices = choices_to_json(setup.device->matmul_choices());
+  state.extra = {
+      {"updates", extra_text(progress.updates)},
+      {"samples_per_epoch", extra_text(setup.train.samples())},
+      {"seq_len", extra_text(setup.seq_len)},
+      {"global_batch", extra_text(config.train.global_batch)},
+      {"micro_batch", extra_text(config.train.micro_batch)},
+      {"steps_without_labels", extra_text(progress.steps_without_labels)},
+      {"steps_non_finite", extra_text(progress.steps_non_finite)},
+  };
+  return state;
+}
+
+SnapshotSource snapshot_source(Program& program) {
+  const auto reader = [&program](auto part) {
+    return [&program, part](int index, std::span<float> dst) {
+      ParameterStore::read(program.lane(), (program.parameters().*part)(index), dst);
+    };
+  };
+  return {reader(&ParameterStore::master), reader(&ParameterStore::m), reader(&ParameterStore::v)};
+}
+
+SnapshotState check_resume(const std::string& dir, const RunSetup& setup,
+                           const ResumeOptions& options) {
+  SnapshotState state = load_snapshot_state(dir);
+  const RunConfig& config = setup.config;
+  must_equal("train.seed", state.data_seed, config.train.seed);
+  must_equal("train.dtype", state.dtype, std::string(name_of(config.train.dtype)));
+  must_equal("the number of samples in data.train", extra_number(state, "samples_per_epoch"),
+             setup.train.samples());
+  must_equal("the row length", extra_number(state, "seq_len"), setup.seq_len);
+  must_equal("train.global_batch", extra_number(state, "global_batch"), config.train.global_batch);
+  compare_curve("learning-rate schedule", state.schedule,
+                config.optimizer.schedule_of(config.train.steps), options.allow_new_optimizer);
+  compare_curve("optimizer", state.optimizer, optimizer_settings(config.optimizer),
+                options.allow_new_optimizer);
+  return state;
+}
+
+Progress progress_of(const SnapshotState& state, const RunSetup& setup) {
+  Progress progress;
+  progress.step = state.step;
+  progress.updates = extra_number(state, "updates");
+  progress.tokens = state.tokens;
+  progress.position = state.data_epoch * setup.train.samples() + state.data_sample;
+  progress.steps_without_labels = extra_number(state, "steps_without_labels");
+  progress.steps_non_finite = extra_number(state, "steps_non_finite");
+  return progress;
+}
+
+void load_into(const std::string& dir, const RunSetup& setup, Program& program) {
+  const ParameterStore& store = program.parameters();
+  const auto writer = [&](auto part) {
+    return [&program, &store, part](int index, std::span<const float> src) {
+      ParameterStore::write(program.lane(), (store.*part)(index), src);
+    };
+  };
+  load_snapshot(
+      dir, setup.config.model, setup.table,
+      {writer(&ParameterStore::master), writer(&ParameterStore::m), writer(&ParameterStore::v)});
+  store.refresh_copies(program.lane());
+}
+
+}  // namespace belay

@@ -1,0 +1,84 @@
+#include "belay/train/step.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace belay {
+
+void StepClock::record(const OpCall& call, Clock::time_point begin, Clock::time_point end) {
+  const double ms = std::chrono::duration<double, std::milli>(end - begin).count();
+  if (call.tag == "optimizer") {
+    optimizer_ms += ms;
+  } else if (call.tag == "backward") {
+    backward_ms += ms;
+  } else {
+    forward_ms += ms;
+  }
+  if (also_ != nullptr) also_->record(call, begin, end);
+}
+
+double clip_coefficient(double norm, double clip) {
+  return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
+}
+
+Stepper::Stepper(Program& program, const OptimizerConfig& optimizer, std::int64_t steps,
+                 std::int64_t accumulation)
+    : program_(program),
+      optimizer_(optimizer),
+      schedule_(optimizer.schedule_of(steps)),
+      accumulation_(accumulation) {
+  check_schedule(schedule_);
+}
+
+StepResult Stepper::run(std::int64_t step, std::int64_t updates, const MicroBatchSource& source) {
+  Lane& lane = program_.lane();
+  StepResult result;
+  result.lr = learning_rate(schedule_, step);
+  program_.clear_loss(lane);
+  std::uint64_t first_row = 0;
+  for (std::int64_t micro = 0; micro < accumulation_; ++micro) {
+    const MicroBatch batch = source();
+    program_.run_micro_batch(lane, batch.host, static_cast<std::uint32_t>(step), first_row, true);
+    lane.wait();  // the source may reuse its memory
+    first_row += static_cast<std::uint64_t>(batch.host.rows);
+    result.counted += batch.counted;
+  }
+  const double loss_sum = program_.read_loss(lane);
+  if (result.counted == 0) {
+    // Every gradient is an exact zero: nothing to clear, and AdamW must not decay or move moments.
+    result.outcome = StepOutcome::no_labels;
+    return result;
+  }
+  const auto counted = static_cast<double>(result.counted);
+  result.loss = loss_sum / counted;
+
+  double squares = 0;
+  const std::span<const double> sums = program_.read_gradient_squares(lane);
+  for (std::size_t index = 0; index < sums.size(); ++index) {
+    if (!std::isfinite(sums[index]) && result.bad_parameter < 0) {
+      result.bad_parameter = static_cast<int>(index);
+    }
+    squares += sums[index];
+  }
+  result.grad_norm = std::sqrt(squares) / counted;
+  if (result.bad_parameter >= 0 || !std::isfinite(result.loss)) {
+    result.outcome = StepOutcome::non_finite;
+    program_.clear_gradients(lane);
+    lane.wait();
+    return result;
+  }
+
+  UpdateSettings update;
+  update.lr = result.lr;
+  update.beta1 = optimizer_.betas[0];
+  update.beta2 = optimizer_.betas[1];
+  update.eps = optimizer_.eps;
+  update.weight_decay = optimizer_.weight_decay;
+  update.step = updates;
+  update.grad_scale = clip_coefficient(result.grad_norm, optimizer_.clip_norm) / counted;
+  program_.update(lane, update);
+  lane.wait();
+  return result;
+}
+
+}  // namespace belay

@@ -1,0 +1,79 @@
+#pragma once
+// One optimizer step: micro-batches, gradient norm, clipping, update. Loss and gradients are
+// normalised by the number of counted tokens of the global batch: micro-batches add up sums, and
+// the update divides, so how the batch is cut changes nothing but rounding.
+
+#include <chrono>
+#include <functional>
+
+#include "belay/optim/optimizer_config.h"
+#include "belay/train/program.h"
+
+namespace belay {
+
+// What a lane did since the last reset, by tag.
+class StepClock final : public OpRecorder {
+ public:
+  using Clock = std::chrono::steady_clock;
+  void record(const OpCall& call, Clock::time_point begin, Clock::time_point end) override;
+  void reset() { forward_ms = backward_ms = optimizer_ms = 0; }
+  explicit StepClock(OpRecorder* also = nullptr) : also_(also) {}
+  // A second listener (a timeline), or null.
+  void set_also(OpRecorder* also) { also_ = also; }
+
+  double forward_ms = 0;
+  double backward_ms = 0;
+  double optimizer_ms = 0;
+
+ private:
+  OpRecorder* also_ = nullptr;
+};
+
+// A micro-batch and what the step needs to know about it.
+struct MicroBatch {
+  HostBatch host;
+  std::int64_t counted = 0;  // targets >= 0
+};
+
+// Delivers the micro-batches of a step one after the other; what it returned stays valid until the
+// next call.
+using MicroBatchSource = std::function<MicroBatch()>;
+
+enum class StepOutcome : std::uint8_t {
+  updated,
+  no_labels,   // nothing counted: parameters and moments untouched
+  non_finite,  // a gradient is not finite: likewise
+};
+
+struct StepResult {
+  StepOutcome outcome = StepOutcome::updated;
+  double loss = 0;       // mean over the counted tokens, nats; meaningless with no_labels
+  double grad_norm = 0;  // global, of the mean loss, before clipping
+  double lr = 0;
+  std::int64_t counted = 0;
+  int bad_parameter = -1;  // with non_finite: the first parameter in table order
+};
+
+class Stepper {
+ public:
+  // `steps` is the length of the schedule. Both references must outlive the stepper.
+  Stepper(Program& program, const OptimizerConfig& optimizer, std::int64_t steps,
+          std::int64_t accumulation);
+
+  // Runs step number `step` (from 1) as the `updates`-th update so far.
+  StepResult run(std::int64_t step, std::int64_t updates, const MicroBatchSource& source);
+
+  [[nodiscard]] const ScheduleConfig& schedule() const { return schedule_; }
+
+ private:
+  Program& program_;
+  const OptimizerConfig& optimizer_;
+  ScheduleConfig schedule_;
+  std::int64_t accumulation_;
+};
+
+// Clip coefficient for a norm: min(1, clip / (norm + 1e-6)) as in PyTorch's clip_grad_norm_; clip 0
+// means no clipping.
+double clip_coefficient(double norm, double clip);
+
+}  // namespace belay

@@ -1,0 +1,224 @@
+#include "belay/train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "belay/base/error.h"
+#include "belay/base/philox.h"
+
+namespace belay {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = fs::temp_directory_path() /
+           ("belay-trainer-" + std::to_string(::getpid()) + "-" +
+            ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(dir_);
+    fs::create_directories(dir_);
+    write_tokens("train.bin", 10 * 16 + 1);
+    write_tokens("val.bin", 1003);
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return (dir_ / name).string(); }
+
+  // An llm.c token file (16-bit ids below 64).
+  void write_tokens(const std::string& name, std::int32_t count) const {
+    std::ofstream file(dir_ / name, std::ios::binary);
+    std::vector<std::int32_t> header(256, 0);
+    header[0] = 20240520;
+    header[1] = 1;
+    header[2] = count;
+    file.write(reinterpret_cast<const char*>(header.data()), 1024);
+    for (std::int32_t i = 0; i < count; ++i) {
+      const std::uint32_t word = random_block({3, 0, 1}, static_cast<std::uint64_t>(i))[0];
+      const auto id = static_cast<std::uint16_t>(word % 8 + static_cast<std::uint32_t>(i % 8) * 8);
+      file.write(reinterpret_cast<const char*>(&id), 2);
+    }
+  }
+
+  [[nodiscard]] RunConfig config(const std::vector<std::string>& overrides = {}) const {
+    std::vector<std::string> all = {"data.train=\"" + path("train.bin") + "\"",
+                                    "data.val=\"" + path("val.bin") + "\""};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    return parse_config(R"(
+[model]
+family = "llama"
+layers = 2
+hidden = 32
+heads = 4
+kv_heads = 2
+ffn = 64
+vocab = 64
+seq_len = 16
+[train]
+steps = 15
+micro_batch = 2
+global_batch = 2
+[optimizer]
+lr = 1e-3
+warmup_steps = 3
+[observe]
+console_every = 0
+[machine]
+matmul = "belay"
+)",
+                        "test", all);
+  }
+
+  [[nodiscard]] static TrainOptions to(const std::string& out, std::int64_t stop_at = 0,
+                                       const std::string& resume = "") {
+    TrainOptions options;
+    options.out = out;
+    options.stop_at = stop_at;
+    options.resume = resume;
+    return options;
+  }
+
+  // The step records of metrics.jsonl, by step.
+  [[nodiscard]] static std::map<std::int64_t, json> steps(const std::string& run) {
+    std::map<std::int64_t, json> records;
+    std::ifstream file(fs::path(run) / "metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      const json record = json::parse(line);
+      if (record.contains("loss")) records[record["step"].get<std::int64_t>()] = record;
+    }
+    return records;
+  }
+
+  fs::path dir_;
+};
+
+TEST_F(TrainerTest, WritesTheRunDirectory) {
+  const std::string out = path("run");
+  TrainOptions options = to(out);
+  options.timeline_first = 2;
+  options.timeline_last = 3;
+  const TrainSummary summary = train(config({"train.eval_every=5"}), options);
+  EXPECT_TRUE(summary.finished);
+  EXPECT_EQ(summary.last_step, 15);
+  ASSERT_TRUE(summary.val_loss.has_value());
+  for (const char* name : {"config.toml", "plan.json", "metrics.jsonl", "summary.json", "log.txt",
+                           "timeline-2-3.json", "snapshots/step-00000015/manifest.json"}) {
+    EXPECT_TRUE(fs::exists(fs::path(out) / name)) << name;
+  }
+  const auto records = steps(out);
+  ASSERT_EQ(records.size(), 15U);
+  for (const char* field :
+       {"step", "tokens", "loss", "lr", "grad_norm", "step_ms", "data_ms", "forward_ms",
+        "backward_ms", "optimizer_ms", "tokens_per_s", "model_flops_per_s", "rss_bytes"}) {
+    EXPECT_TRUE(records.at(7).contains(field)) << field;
+  }
+  EXPECT_EQ(records.at(15)["tokens"], 15 * 2 * 16);
+  EXPECT_LT(records.at(15)["loss"].get<double>(), records.at(1)["loss"].get<double>());
+  const json plan = json::parse(std::ifstream(fs::path(out) / "plan.json"));
+  EXPECT_GT(plan["predicted"]["step_ms"].get<double>(), 0.0);
+  EXPECT_GT(plan["memory_bytes"]["activations"].get<std::int64_t>(), 0);
+  EXPECT_FALSE(plan["matmuls"].empty());
+  const json trace = json::parse(std::ifstream(fs::path(out) / "timeline-2-3.json"));
+  EXPECT_GT(trace["traceEvents"].size(), 50U);
+  // The effective configuration reads back to itself.
+  EXPECT_NO_THROW(load_config((fs::path(out) / "config.toml").string(), {}));
+}
+
+// Ten samples, global batch 2, three epochs: wherever the run stops, the resumed one takes the same
+// samples and gets the same bits.
+TEST_F(TrainerTest, ResumeIsBitExactWhereverItStops) {
+  const std::string whole = path("whole");
+  train(config(), to(whole));
+  const auto expected = steps(whole);
+  for (const std::string dtype : {"f32", "bf16"}) {
+    const std::vector<std::string> set = {"train.dtype=" + dtype};
+    const std::string unbroken = path("unbroken-" + dtype);
+    train(config(set), to(unbroken));
+    for (const std::int64_t stop : {3, 5, 7, 12}) {
+      for (const std::string workers : {"0", "2"}) {
+        const std::string out = path("cut-" + dtype + std::to_string(stop) + workers);
+        std::vector<std::string> all = set;
+        all.push_back("data.workers=" + workers);
+        EXPECT_FALSE(train(config(all), to(out, stop)).finished);
+        EXPECT_TRUE(train(config(all), to(out, 0, "auto")).finished);
+        const auto a = steps(unbroken);
+        const auto b = steps(out);
+        ASSERT_EQ(b.size(), 15U);
+        for (std::int64_t step = 1; step <= 15; ++step) {
+          EXPECT_EQ(a.at(step)["loss"], b.at(step)["loss"]) << step;
+          EXPECT_EQ(a.at(step)["grad_norm"], b.at(step)["grad_norm"]) << step;
+          EXPECT_EQ(a.at(step)["lr"], b.at(step)["lr"]) << step;
+          EXPECT_EQ(a.at(step)["tokens"], b.at(step)["tokens"]) << step;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(TrainerTest, EvaluationChangesNoTrainingBit) {
+  train(config(), to(path("without")));
+  train(config({"train.eval_every=2"}), to(path("with")));
+  const auto a = steps(path("without"));
+  const auto b = steps(path("with"));
+  for (std::int64_t step = 1; step <= 15; ++step) {
+    EXPECT_EQ(a.at(step)["loss"], b.at(step)["loss"]);
+  }
+}
+
+TEST_F(TrainerTest, AChangedCurveNeedsTheUsersWord) {
+  const std::string out = path("run");
+  train(config(), to(out, 8));
+  EXPECT_THROW(train(config({"optimizer.lr=5e-4"}), to(out, 0, "auto")), Error);
+  TrainOptions options = to(out, 0, "auto");
+  options.allow_new_optimizer = true;
+  train(config({"optimizer.lr=5e-4"}), options);
+  const auto records = steps(out);
+  const ScheduleConfig curve{ScheduleKind::cosine, 5e-4, 1e-4, 3, 15, 0};
+  EXPECT_NEAR(records.at(9)["lr"].get<double>(), learning_rate(curve, 9), 1e-12);
+}
+
+TEST_F(TrainerTest, RefusesToOverwriteARunOrToResumeAnother) {
+  const std::string out = path("run");
+  train(config(), to(out, 4));
+  EXPECT_THROW(train(config(), to(out)), Error);
+  EXPECT_THROW(train(config({"train.seed=2"}), to(out, 0, "auto")), Error);
+  EXPECT_THROW(train(config({"train.dtype=bf16"}), to(out, 0, "auto")), Error);
+  EXPECT_THROW(train(config({"model.ffn=48"}), to(out, 0, "auto")), Error);
+}
+
+TEST_F(TrainerTest, RefusesIdsBeyondTheVocabulary) {
+  try {
+    train(config({"model.vocab=63"}), to(path("run")));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("train.bin"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("63"), std::string::npos);
+  }
+}
+
+TEST_F(TrainerTest, RunsOnTheGuardDevice) {
+  const TrainSummary summary = train(
+      config({"train.device=guard", "train.steps=3", "machine.matmul=auto"}), to(path("guard")));
+  EXPECT_TRUE(summary.finished);
+  train(config({"train.device=reference", "train.steps=3", "machine.matmul=auto"}),
+        to(path("reference")));
+  EXPECT_EQ(steps(path("guard")).at(3)["loss"], steps(path("reference")).at(3)["loss"]);
+}
+
+// Training from a snapshot's directory as a Hugging Face model continues from its weights.
+TEST_F(TrainerTest, StartsFromWeightsOnDisk) {
+  const TrainSummary first = train(config(), to(path("first")));
+  const TrainSummary second =
+      train(config({"model.path=\"" + first.snapshot + "\"", "train.steps=1"}), to(path("second")));
+  EXPECT_LT(second.loss, steps(path("first")).at(2)["loss"].get<double>());
+}
+
+}  // namespace
+}  // namespace belay
