@@ -156,7 +156,7 @@ def compare(arguments):
     shape = ["--model", arguments.model, "--batch", str(arguments.batch), "--seq",
              str(arguments.seq), "--dtype", arguments.dtype, "--steps", str(arguments.steps)]
     commands = {
-        "belay": [arguments.belay, "bench", "train", *shape, "--json"],
+        "belay": [arguments.belay, "bench", "train", *shape, "--no-gemm", "--json"],
         "pytorch": [SYSTEM_PYTHON, __file__, "--pytorch-side", *shape, "--threads",
                     str(arguments.threads)],
     }
