@@ -1,46 +1,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <hwy/targets.h>
-
-#include "belay/base/parallel.h"
 #include "belay/device/cpu/attention/problem.h"
-#include "belay/device/cpu/kernels.h"
+#include "belay/device/cpu/attention/run_candidate.h"
 
 namespace belay::attention {
 namespace {
-
-template <class Args>
-const Candidate<Args>& candidate_named(std::string_view name) {
-  for (const auto& candidate : cpu_candidates(OpTag<Args>{})) {
-    if (candidate.name == name) return candidate;
-  }
-  ADD_FAILURE() << "no candidate " << name;
-  return cpu_candidates(OpTag<Args>{}).back();
-}
-
-// Runs a candidate in a workspace of exactly the size it asked for and checks what lies behind it.
-template <class Args>
-void run(const Candidate<Args>& candidate, const Args& args) {
-  args.check();
-  const std::size_t bytes = candidate.workspace == nullptr ? 0 : candidate.workspace(args);
-  constexpr std::size_t kGuard = 256;
-  std::vector<std::uint8_t> memory(bytes + 2 * kGuard, 0x5a);
-  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-  const std::size_t begin = (128 - address % 128) % 128;
-  KernelContext context{reinterpret_cast<std::byte*>(memory.data() + begin), bytes};
-  candidate.run(args, context);
-  for (std::size_t i = begin + bytes; i < memory.size(); ++i) {
-    ASSERT_EQ(memory[i], 0x5a) << "wrote behind the workspace";
-  }
-}
-
-template <class Args>
-void run_accepted(std::string_view name, const Args& args) {
-  const auto& candidate = candidate_named<Args>(name);
-  ASSERT_TRUE(candidate.declines == nullptr || candidate.declines(args) == nullptr);
-  run(candidate, args);
-}
 
 std::string describe(const ProblemSpec& spec) {
   const AttentionShape& s = spec.shape;
@@ -106,39 +71,9 @@ void compare_with_reference(const ProblemSpec& spec, std::string_view kernel) {
                         spec.dtype);
 }
 
-AttentionShape make_shape(std::int64_t batch, std::int64_t q_len, std::int64_t kv_len,
-                          std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
-  return {batch,
-          q_len,
-          kv_len,
-          heads,
-          kv_heads,
-          head_dim,
-          1.0F / std::sqrt(static_cast<float>(head_dim))};
-}
+class AttentionTargetTest : public ForEachTarget {};
 
-// The instruction sets to force: those of this processor that have kernels.
-std::vector<std::int64_t> targets() {
-  std::vector<std::int64_t> list = {HWY_STATIC_TARGET};
-  for (const std::int64_t target : {HWY_AVX2, HWY_AVX3}) {
-    if ((hwy::SupportedTargets() & target) != 0) list.push_back(target);
-  }
-  return list;
-}
-
-class ForEachTarget : public testing::TestWithParam<std::int64_t> {
- protected:
-  void SetUp() override {
-    hwy::SetSupportedTargetsForTest(GetParam() | HWY_STATIC_TARGET);
-    hwy::GetChosenTarget().DeInit();
-  }
-  void TearDown() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
-
-TEST_P(ForEachTarget, LengthsAroundTheTileSizes) {
+TEST_P(AttentionTargetTest, LengthsAroundTheTileSizes) {
   for (const std::int64_t length : {1, 2, 7, 15, 16, 17, 63, 64, 65, 81, 127, 128, 129, 130}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       compare_with_reference({make_shape(1, length, length, 2, 1, 32), dtype}, "flash");
@@ -146,7 +81,7 @@ TEST_P(ForEachTarget, LengthsAroundTheTileSizes) {
   }
 }
 
-TEST_P(ForEachTarget, HeadSizesAndGroups) {
+TEST_P(AttentionTargetTest, HeadSizesAndGroups) {
   for (const std::int64_t dim : {1, 8, 33, 64, 80, 128, 256}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       compare_with_reference({make_shape(1, 70, 70, 4, 2, dim), dtype, Documents::random}, "flash");
@@ -154,7 +89,7 @@ TEST_P(ForEachTarget, HeadSizesAndGroups) {
   }
 }
 
-TEST_P(ForEachTarget, DocumentsAndPadding) {
+TEST_P(AttentionTargetTest, DocumentsAndPadding) {
   for (const std::int64_t length : {40, 130, 200}) {
     for (std::uint32_t seed = 1; seed < 3; ++seed) {
       for (const Documents documents : {Documents::random, Documents::padded_tail}) {
@@ -167,7 +102,7 @@ TEST_P(ForEachTarget, DocumentsAndPadding) {
   }
 }
 
-TEST_P(ForEachTarget, FewQueriesAtTheEndOfALongRow) {
+TEST_P(AttentionTargetTest, FewQueriesAtTheEndOfALongRow) {
   for (const std::int64_t q_len : {1, 2, 5, 33, 100}) {
     for (const std::int64_t kv_len : {100, 101, 257}) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -179,8 +114,8 @@ TEST_P(ForEachTarget, FewQueriesAtTheEndOfALongRow) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AttentionTest, ForEachTarget, testing::ValuesIn(targets()),
-                         [](const auto& info) { return std::string(hwy::TargetName(info.param)); });
+INSTANTIATE_TEST_SUITE_P(AttentionTest, AttentionTargetTest, testing::ValuesIn(targets()),
+                         target_name);
 
 }  // namespace
 }  // namespace belay::attention

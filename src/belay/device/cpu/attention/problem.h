@@ -126,6 +126,17 @@ struct Problem {
   }
 };
 
+inline AttentionShape make_shape(std::int64_t batch, std::int64_t q_len, std::int64_t kv_len,
+                                 std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
+  return {batch,
+          q_len,
+          kv_len,
+          heads,
+          kv_heads,
+          head_dim,
+          1.0F / std::sqrt(static_cast<float>(head_dim))};
+}
+
 // Root mean square of the elements.
 inline double magnitude(const Rows& rows) {
   double total = 0;
