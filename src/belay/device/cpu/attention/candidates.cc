@@ -1,6 +1,7 @@
+#include <hwy/detect_targets.h>
 #include <array>
 
-#include "belay/device/cpu/attention/tiles.h"
+#include "belay/device/cpu/attention/kernels.h"
 #include "belay/device/cpu/kernels.h"
 
 namespace belay {
@@ -25,8 +26,6 @@ const char* declines_common(const Args& args) {
   return nullptr;
 }
 
-}  // namespace
-
 const char* declines_forward(const AttentionForwardArgs& args) {
   if (!args.lse.empty() && args.lse.dtype != DType::f32) return "lse is not f32";
   return declines_common(args);
@@ -42,7 +41,21 @@ const char* declines_backward(const AttentionBackwardArgs& args) {
   return declines_common(args);
 }
 
-namespace {
+const char* declines_pairs(DType dtype) {
+  if (dtype != DType::bf16) return "storage is not bf16";
+  if (!has_pair_products()) return "processor without avx512_bf16";
+  return nullptr;
+}
+
+const char* declines_forward_bf16(const AttentionForwardArgs& args) {
+  const char* reason = declines_pairs(args.q.dtype);
+  return reason != nullptr ? reason : declines_forward(args);
+}
+
+const char* declines_backward_bf16(const AttentionBackwardArgs& args) {
+  const char* reason = declines_pairs(args.q.dtype);
+  return reason != nullptr ? reason : declines_backward(args);
+}
 
 const char* declines_rotary(const RotaryArgs& args) {
   if (!storable(args.rows.dtype)) return "storage is neither f32 nor bf16";
@@ -51,10 +64,23 @@ const char* declines_rotary(const RotaryArgs& args) {
 }
 
 }  // namespace
+
+bool has_pair_products() {
+#if HWY_ARCH_X86
+  return __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+         __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace attention
 
 Candidates<AttentionForwardArgs> cpu_candidates(OpTag<AttentionForwardArgs>) {
   static constexpr std::array kList = {
+      Candidate<AttentionForwardArgs>{"flash_bf16", attention::declines_forward_bf16,
+                                      attention::forward_bf16_workspace,
+                                      attention::run_forward_bf16},
       Candidate<AttentionForwardArgs>{"flash", attention::declines_forward,
                                       attention::forward_workspace, attention::run_forward},
       kReferenceKernel<AttentionForwardArgs>};
@@ -63,6 +89,9 @@ Candidates<AttentionForwardArgs> cpu_candidates(OpTag<AttentionForwardArgs>) {
 
 Candidates<AttentionBackwardArgs> cpu_candidates(OpTag<AttentionBackwardArgs>) {
   static constexpr std::array kList = {
+      Candidate<AttentionBackwardArgs>{"flash_bf16", attention::declines_backward_bf16,
+                                       attention::backward_bf16_workspace,
+                                       attention::run_backward_bf16},
       Candidate<AttentionBackwardArgs>{"flash", attention::declines_backward,
                                        attention::backward_workspace, attention::run_backward},
       kReferenceKernel<AttentionBackwardArgs>};

@@ -1,6 +1,7 @@
 // Small matrix products on scratch that lives in the first cache levels: c = a b or c += a b with
 // a addressed by two strides (so a transposed operand costs nothing) and read as scalars, b and c
-// row-major in whole vectors. Included once per instruction set.
+// row-major in whole vectors. An element is a float, or a pair of bf16 that are neighbours along
+// the summed dimension (pairs-inl.h), which halves the depth. Included once per instruction set.
 
 #if defined(BELAY_ATTENTION_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BELAY_ATTENTION_GEMM_INL_H_
@@ -14,13 +15,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace belay::attention::HWY_NAMESPACE {
 
+template <class T>
 struct Left {
-  const float* data;
+  const T* data;
   std::int64_t row;    // distance of rows
   std::int64_t depth;  // distance along the summed dimension
 };
+template <class T>
 struct Right {
-  const float* data;
+  const T* data;
   std::int64_t stride;
 };
 struct Result {
@@ -29,10 +32,15 @@ struct Result {
   bool accumulate;
 };
 
+HWY_INLINE Floats multiply_add(Floats left, Floats right, Floats sum) {
+  return hn::MulAdd(left, right, sum);
+}
+
 // kRows x kVectors accumulators stay in registers over the whole depth.
-template <int kRows, int kVectors>
-HWY_INLINE void gemm_block(Left a, Right b, Result c, std::int64_t depth) {
+template <int kRows, int kVectors, class T>
+HWY_INLINE void gemm_block(Left<T> a, Right<T> b, Result c, std::int64_t depth) {
   const FloatTag tag;
+  const hn::ScalableTag<T> elements;
   Floats sum[kRows][kVectors];
 #pragma GCC unroll 8
   for (int row = 0; row < kRows; ++row) {
@@ -43,14 +51,14 @@ HWY_INLINE void gemm_block(Left a, Right b, Result c, std::int64_t depth) {
     }
   }
   for (std::int64_t k = 0; k < depth; ++k) {
-    Floats right[kVectors];
+    hn::Vec<decltype(elements)> right[kVectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) right[v] = hn::Load(tag, b.data + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) right[v] = hn::Load(elements, b.data + v * kLanes);
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) {
-      const Floats left = hn::Set(tag, a.data[row * a.row]);
+      const auto left = hn::Set(elements, a.data[row * a.row]);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sum[row][v] = hn::MulAdd(left, right[v], sum[row][v]);
+      for (int v = 0; v < kVectors; ++v) sum[row][v] = multiply_add(left, right[v], sum[row][v]);
     }
     a.data += a.depth;
     b.data += b.stride;
@@ -64,8 +72,9 @@ HWY_INLINE void gemm_block(Left a, Right b, Result c, std::int64_t depth) {
   }
 }
 
-template <int kVectors>
-HWY_NOINLINE void gemm_columns(Left a, Right b, Result c, std::int64_t rows, std::int64_t depth) {
+template <int kVectors, class T>
+HWY_NOINLINE void gemm_columns(Left<T> a, Right<T> b, Result c, std::int64_t rows,
+                               std::int64_t depth) {
   const auto advance = [&](std::int64_t by) {
     rows -= by;
     a.data += by * a.row;
@@ -84,7 +93,8 @@ HWY_NOINLINE void gemm_columns(Left a, Right b, Result c, std::int64_t rows, std
 }
 
 // rows x columns result over `depth`; columns is a multiple of kStep.
-HWY_INLINE void gemm(Left a, Right b, Result c, std::int64_t rows, std::int64_t columns,
+template <class T>
+HWY_INLINE void gemm(Left<T> a, Right<T> b, Result c, std::int64_t rows, std::int64_t columns,
                      std::int64_t depth) {
   constexpr int kStepVectors = static_cast<int>(kStep / kLanes);
   const auto advance = [&](std::int64_t by) {

@@ -12,8 +12,6 @@
 namespace belay::attention {
 namespace {
 
-constexpr const char* kKernel = "flash";
-
 class ThreadCount {
  public:
   explicit ThreadCount(int threads) : before_(thread_count()) { set_thread_count(threads); }
@@ -25,24 +23,41 @@ class ThreadCount {
   int before_;
 };
 
-void run_both(Problem& problem) {
-  run_accepted(kKernel, problem.forward);
-  run_accepted(kKernel, problem.backward);
+struct Variant {
+  DType dtype;
+  std::string_view kernel;
+};
+
+// Every tuned kernel of this processor with every storage type that it takes.
+std::vector<Variant> variants() {
+  std::vector<Variant> list;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Problem probe({make_shape(1, 2, 2, 1, 1, 8), dtype}, dtype);
+    for (const std::string_view kernel : kernels_for(probe.forward)) {
+      list.push_back({dtype, kernel});
+    }
+  }
+  return list;
+}
+
+void run_both(std::string_view kernel, Problem& problem) {
+  run_accepted(kernel, problem.forward);
+  run_accepted(kernel, problem.backward);
 }
 
 TEST(AttentionIsolationTest, SameBitsAgainAndFromAnyNumberOfThreads) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const auto& [dtype, kernel] : variants()) {
     for (const std::int64_t heads : {2, 6}) {
       const ProblemSpec spec{make_shape(heads, 150, 150, heads, 2, 48), dtype, Documents::random};
       Problem first(spec, dtype);
       {
         const ThreadCount one(1);
-        run_both(first);
+        run_both(kernel, first);
       }
       for (const int threads : {1, 2, 3}) {
         const ThreadCount several(threads);
         Problem again(spec, dtype);
-        run_both(again);
+        run_both(kernel, again);
         EXPECT_EQ(again.dst_buffer.bytes(), first.dst_buffer.bytes()) << threads;
         EXPECT_EQ(again.lse_buffer.bytes(), first.lse_buffer.bytes()) << threads;
         EXPECT_EQ(again.gradients.bytes(), first.gradients.bytes()) << threads;
@@ -96,16 +111,17 @@ constexpr std::int64_t kLengths[][2] = {{5, 3}, {70, 60}, {64, 64}, {100, 200}, 
 
 TEST(AttentionIsolationTest, ReplacingOneDocumentChangesTheOtherByExactlyNothing) {
   for (const auto& [a_len, b_len] : kLengths) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      SCOPED_TRACE(testing::Message() << a_len << " + " << b_len << " " << name_of(dtype));
+    for (const auto& [dtype, kernel] : variants()) {
+      SCOPED_TRACE(testing::Message()
+                   << a_len << " + " << b_len << " " << kernel << name_of(dtype));
       TwoDocuments before(a_len, b_len, dtype);
       TwoDocuments after(a_len, b_len, dtype);
       for (const Rows& rows : {after.problem.forward.q, after.problem.forward.k,
                                after.problem.forward.v, whole(after.problem.backward.d_dst)}) {
         fill_random(part(rows, 0, a_len), 99, 5, 30.0F);
       }
-      run_both(before.problem);
-      run_both(after.problem);
+      run_both(kernel, before.problem);
+      run_both(kernel, after.problem);
       EXPECT_EQ(before.results_of_b(), after.results_of_b());
       EXPECT_NE(values(whole(before.problem.forward.dst), 0, a_len),
                 values(whole(after.problem.forward.dst), 0, a_len));
@@ -132,8 +148,8 @@ TEST(AttentionIsolationTest, ADocumentInARowGivesWhatItGivesAlone) {
     copy_rows(part(forward.v, a_len, b_len), alone.forward.v);
     copy_rows(part(whole(packed.problem.backward.d_dst), a_len, b_len),
               whole(alone.backward.d_dst));
-    run_both(packed.problem);
-    run_both(alone);
+    run_both("flash", packed.problem);
+    run_both("flash", alone);
     const auto in_row = packed.results_of_b();
     const std::vector<double> by_itself[] = {
         values(whole(alone.forward.dst), 0, b_len), values(alone.backward.d_q, 0, b_len),
@@ -147,7 +163,7 @@ TEST(AttentionIsolationTest, ADocumentInARowGivesWhatItGivesAlone) {
 }
 
 TEST(AttentionIsolationTest, RowsWithoutGradientAddExactlyNothing) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const auto& [dtype, kernel] : variants()) {
     TwoDocuments packed(90, 40, dtype);
     Problem& problem = packed.problem;
     for (std::int64_t i = 90; i < 130; ++i) {  // B is padding: each token sees itself
@@ -159,7 +175,7 @@ TEST(AttentionIsolationTest, RowsWithoutGradientAddExactlyNothing) {
         store(padding, row, column, 0);
       }
     }
-    run_both(problem);
+    run_both(kernel, problem);
     const auto results = packed.results_of_b();
     EXPECT_EQ(results[0].size(), 40U * 4U * 32U);
     for (std::size_t i = 1; i < results.size(); ++i) {
@@ -169,23 +185,22 @@ TEST(AttentionIsolationTest, RowsWithoutGradientAddExactlyNothing) {
 }
 
 TEST(AttentionIsolationTest, HugeScoresStayFiniteAndNanShows) {
-  const ProblemSpec spec{make_shape(1, 100, 100, 1, 1, 16), DType::f32};
-  Problem huge(spec, DType::f32);
-  fill_random(huge.forward.q, 3, 0, 1e4F);
-  fill_random(huge.forward.k, 3, 1, 1e4F);
-  run_both(huge);
-  for (const double value : values(whole(huge.forward.dst), 0, 100)) {
-    ASSERT_TRUE(std::isfinite(value));
-  }
+  for (const auto& [dtype, kernel] : variants()) {
+    const ProblemSpec spec{make_shape(1, 100, 100, 1, 1, 16), dtype};
+    Problem huge(spec, dtype);
+    fill_random(huge.forward.q, 3, 0, 1e4F);
+    fill_random(huge.forward.k, 3, 1, 1e4F);
+    run_both(kernel, huge);
+    for (const Rows& rows : {whole(huge.forward.dst), huge.backward.d_q, huge.backward.d_k}) {
+      for (const double value : values(rows, 0, 100)) ASSERT_TRUE(std::isfinite(value));
+    }
 
-  Problem poisoned(spec, DType::f32);
-  store(poisoned.forward.k, 50, 3, std::nan(""));
-  run_accepted(kKernel, poisoned.forward);
-  for (const double value : values(whole(poisoned.forward.dst), 0, 50)) {
-    ASSERT_TRUE(std::isfinite(value));
-  }
-  for (const double value : values(whole(poisoned.forward.dst), 50, 50)) {
-    ASSERT_TRUE(std::isnan(value));
+    Problem poisoned(spec, dtype);
+    store(poisoned.forward.k, 50, 3, std::nan(""));
+    run_accepted(kernel, poisoned.forward);
+    const Rows dst = whole(poisoned.forward.dst);
+    for (const double value : values(dst, 0, 50)) ASSERT_TRUE(std::isfinite(value));
+    for (const double value : values(dst, 50, 50)) ASSERT_TRUE(std::isnan(value));
   }
 }
 
@@ -223,7 +238,7 @@ TEST(AttentionIsolationTest, ReferenceGradientsAreFiniteDifferences) {
 }
 
 TEST(AttentionIsolationTest, UnsupportedCallsAreDeclinedWithAReason) {
-  const auto& candidate = candidate_named<AttentionForwardArgs>(kKernel);
+  const auto& candidate = candidate_named<AttentionForwardArgs>("flash");
   Problem wide({make_shape(1, 2, 2, 1, 1, 300)}, DType::f32);
   EXPECT_STREQ(candidate.declines(wide.forward), "head_dim above 256");
   Problem doubles({make_shape(1, 2, 2, 1, 1, 8), DType::f64}, DType::f64);

@@ -1,7 +1,7 @@
 // Rotary embedding in place, vectorised over half a head at a time.
 
 #include "belay/base/parallel.h"
-#include "belay/device/cpu/attention/tiles.h"
+#include "belay/device/cpu/attention/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "belay/device/cpu/attention/rotary.cc"

@@ -65,6 +65,17 @@ class ForEachTarget : public testing::TestWithParam<std::int64_t> {
   }
 };
 
+// The tuned kernels that take both calls of a problem, by name.
+inline std::vector<std::string_view> kernels_for(const AttentionForwardArgs& args) {
+  std::vector<std::string_view> names;
+  for (const auto& candidate : cpu_candidates(OpTag<AttentionForwardArgs>{})) {
+    if (candidate.declines != nullptr && candidate.declines(args) == nullptr) {
+      names.push_back(candidate.name);
+    }
+  }
+  return names;
+}
+
 inline std::string target_name(const testing::TestParamInfo<std::int64_t>& info) {
   return hwy::TargetName(info.param);
 }

@@ -118,8 +118,9 @@ HWY_INLINE void unpack_rows(const float* src, std::int64_t stride, std::int64_t 
 
 // dst[column][row] = src[row][column]; rows and columns are multiples of 4.
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void transpose(const float* src, std::int64_t src_stride, std::int64_t rows,
-                          std::int64_t columns, float* dst, std::int64_t dst_stride) {
+template <class T>
+HWY_INLINE void transpose(const T* src, std::int64_t src_stride, std::int64_t rows,
+                          std::int64_t columns, T* dst, std::int64_t dst_stride) {
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t column = 0; column < columns; ++column) {
       dst[column * dst_stride + row] = src[row * src_stride + column];
@@ -127,12 +128,13 @@ HWY_INLINE void transpose(const float* src, std::int64_t src_stride, std::int64_
   }
 }
 #else
-HWY_INLINE void transpose(const float* src, std::int64_t src_stride, std::int64_t rows,
-                          std::int64_t columns, float* dst, std::int64_t dst_stride) {
-  const hn::FixedTag<float, 4> four;
+template <class T>
+HWY_INLINE void transpose(const T* src, std::int64_t src_stride, std::int64_t rows,
+                          std::int64_t columns, T* dst, std::int64_t dst_stride) {
+  const hn::FixedTag<T, 4> four;
   for (std::int64_t row = 0; row < rows; row += 4) {
     for (std::int64_t column = 0; column < columns; column += 4) {
-      const float* from = src + row * src_stride + column;
+      const T* from = src + row * src_stride + column;
       const auto r0 = hn::Load(four, from);
       const auto r1 = hn::Load(four, from + src_stride);
       const auto r2 = hn::Load(four, from + 2 * src_stride);
@@ -141,7 +143,7 @@ HWY_INLINE void transpose(const float* src, std::int64_t src_stride, std::int64_
       const auto low13 = hn::InterleaveLower(four, r1, r3);
       const auto high02 = hn::InterleaveUpper(four, r0, r2);
       const auto high13 = hn::InterleaveUpper(four, r1, r3);
-      float* to = dst + column * dst_stride + row;
+      T* to = dst + column * dst_stride + row;
       hn::Store(hn::InterleaveLower(four, low02, low13), four, to);
       hn::Store(hn::InterleaveUpper(four, low02, low13), four, to + dst_stride);
       hn::Store(hn::InterleaveLower(four, high02, high13), four, to + 2 * dst_stride);
