@@ -54,7 +54,7 @@ void expect_equal(Problem& fast, const Problem& exact, std::string_view kernel) 
   expect_close("lse", all_rows(fast.forward.lse), lse, DType::f32, 1.0 + magnitude(lse));
   expect_gaps_untouched(fast.dst_buffer, s.batch * s.q_len, width, width, dtype);
   expect_gaps_untouched(fast.lse_buffer, s.batch * s.q_len, s.heads, s.heads, DType::f32);
-  if (s.q_len != s.kv_len) return;
+  if (s.q_len != s.kv_len || kernel == "decode") return;
 
   run_accepted(kernel, fast.backward);
   // d_q and d_k are differences of terms of about this size, and vanish where one key is visible.

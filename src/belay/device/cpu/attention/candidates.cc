@@ -41,6 +41,11 @@ const char* declines_backward(const AttentionBackwardArgs& args) {
   return declines_common(args);
 }
 
+const char* declines_decode(const AttentionForwardArgs& args) {
+  if (args.shape.q_len != 1) return "more than one query per row";
+  return declines_forward(args);
+}
+
 const char* declines_pairs(DType dtype) {
   if (dtype != DType::bf16) return "storage is not bf16";
   if (!has_pair_products()) return "processor without avx512_bf16";
@@ -78,6 +83,8 @@ bool has_pair_products() {
 
 Candidates<AttentionForwardArgs> cpu_candidates(OpTag<AttentionForwardArgs>) {
   static constexpr std::array kList = {
+      Candidate<AttentionForwardArgs>{"decode", attention::declines_decode,
+                                      attention::decode_workspace, attention::run_decode},
       Candidate<AttentionForwardArgs>{"flash_bf16", attention::declines_forward_bf16,
                                       attention::forward_bf16_workspace,
                                       attention::run_forward_bf16},

@@ -156,6 +156,17 @@ std::size_t split_workspace(const AttentionBackwardArgs& args, std::int64_t scra
 void run_split(const AttentionBackwardArgs& args, KernelContext& context,
                std::int64_t scratch_floats, RunShare* run_share);
 
+// What one head carries from key tile to key tile when a single query is answered.
+struct DecodeHead {
+  alignas(64) float scores[kTile];
+  float largest;  // score in units of log2
+  float sum;
+};
+
+// One query per row, f32 or bf16 storage.
+std::size_t decode_workspace(const AttentionForwardArgs& args);
+void run_decode(const AttentionForwardArgs& args, KernelContext& context);
+
 // f32 products, f32 or bf16 storage.
 std::size_t forward_workspace(const AttentionForwardArgs& args);
 std::size_t backward_workspace(const AttentionBackwardArgs& args);
