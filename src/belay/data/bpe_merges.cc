@@ -1,44 +1,64 @@
 #include "belay/data/bpe_merges.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 namespace belay::data {
 namespace {
 
 // Up to this many symbols the scans beat the heap.
-constexpr std::size_t kLongestScanned = 256;
+constexpr std::size_t kLongestScanned = 256;  // a multiple of kLanes
 
 // Min-heap by rank, then position.
 bool comes_later(const MergeScratch::Candidate& a, const MergeScratch::Candidate& b) {
   return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
 }
 
-// Index of the first least element. The minimum is found on its own because that loop vectorises.
-std::size_t first_least(const std::uint32_t* values, std::size_t count) {
-  std::uint32_t least = values[0];
-  for (std::size_t i = 1; i < count; ++i) least = std::min(least, values[i]);
+// Lanes of the search for the least rank; compilers turn such a loop into vector code.
+constexpr std::size_t kLanes = 16;
+
+// Index of the first least element among `count`, a multiple of kLanes.
+std::size_t first_least(const std::int32_t* values, std::size_t count) {
+  std::array<std::int32_t, kLanes> least;
+  std::copy_n(values, kLanes, least.begin());
+  for (std::size_t block = kLanes; block < count; block += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      least[lane] = std::min(least[lane], values[block + lane]);
+    }
+  }
+  for (std::size_t width = kLanes / 2; width > 0; width /= 2) {
+    for (std::size_t lane = 0; lane < width; ++lane) {
+      least[lane] = std::min(least[lane], least[lane + width]);
+    }
+  }
+  const std::int32_t wanted = least[0];
   std::size_t index = 0;
-  while (values[index] != least) ++index;
+  while (values[index] != wanted) ++index;
   return index;
 }
 
 }  // namespace
 
-MergeTable::MergeTable(const std::vector<Merge>& merges) {
-  const std::size_t slots = std::bit_ceil(std::max<std::size_t>(merges.size() * 2, 16));
+MergeTable::MergeTable(std::vector<Merge> merges) : merges_(std::move(merges)) {
+  const std::size_t slots = std::bit_ceil(std::max<std::size_t>(merges_.size() * 2, 16));
   mask_ = slots - 1;
   shift_ = 64 - std::countr_zero(slots);
-  keys_.assign(slots, kEmpty);
-  ranks_.assign(slots, kNoRank);
-  results_.reserve(merges.size());
-  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
-    const std::uint64_t wanted = key(merges[rank].left, merges[rank].right);
-    std::size_t slot = slot_of(wanted);
-    while (keys_[slot] != kEmpty && keys_[slot] != wanted) slot = (slot + 1) & mask_;
-    keys_[slot] = wanted;
-    ranks_[slot] = static_cast<std::uint32_t>(rank);
-    results_.push_back(merges[rank].result);
+  rank_mask_ = (std::uint32_t{1} << std::bit_width(merges_.size())) - 1;
+  slots_.assign(slots, kEmpty);
+  small_.assign(std::size_t{kSmall} * kSmall, kNoRank);
+  for (std::uint32_t rank = 0; rank < merges_.size(); ++rank) {
+    const auto left = static_cast<std::uint32_t>(merges_[rank].left);
+    const auto right = static_cast<std::uint32_t>(merges_[rank].right);
+    if ((left | right) < kSmall) small_[left * kSmall + right] = static_cast<std::int32_t>(rank);
+    const std::uint64_t hash = hash_of(left, right);
+    std::size_t slot = hash >> shift_;
+    while (slots_[slot] != kEmpty) {
+      const Merge& other = merges_[slots_[slot] & rank_mask_];
+      if (other.left == merges_[rank].left && other.right == merges_[rank].right) break;
+      slot = (slot + 1) & mask_;
+    }
+    slots_[slot] = (static_cast<std::uint32_t>(hash) & ~rank_mask_) | rank;
   }
 }
 
@@ -53,17 +73,19 @@ void MergeTable::apply(std::vector<std::int32_t>& symbols, MergeScratch& scratch
 
 void MergeTable::apply_short(std::vector<std::int32_t>& symbols, MergeScratch& scratch) const {
   std::size_t pairs = symbols.size() - 1;
-  scratch.ranks.resize(std::max(scratch.ranks.size(), kLongestScanned));
-  std::uint32_t* ranks = scratch.ranks.data();
+  scratch.ranks.resize(kLongestScanned);
+  std::int32_t* ranks = scratch.ranks.data();
   std::int32_t* ids = symbols.data();
   for (std::size_t i = 0; i < pairs; ++i) ranks[i] = rank(ids[i], ids[i + 1]);
+  // Ranks are padded to whole blocks, so that the search needs no remainder.
+  std::fill(ranks + pairs, ranks + (pairs + kLanes - 1) / kLanes * kLanes, kNoRank);
   while (pairs > 0) {
-    const std::size_t at = first_least(ranks, pairs);
+    const std::size_t at = first_least(ranks, (pairs + kLanes - 1) / kLanes * kLanes);
     if (ranks[at] == kNoRank) break;
-    ids[at] = results_[ranks[at]];
+    ids[at] = merges_[static_cast<std::size_t>(ranks[at])].result;
     std::copy(ids + at + 2, ids + pairs + 1, ids + at + 1);
     std::copy(ranks + at + 1, ranks + pairs, ranks + at);
-    --pairs;
+    ranks[--pairs] = kNoRank;
     if (at < pairs) ranks[at] = rank(ids[at], ids[at + 1]);
     if (at > 0) ranks[at - 1] = rank(ids[at - 1], ids[at]);
   }
@@ -83,7 +105,7 @@ void MergeTable::apply_long(std::vector<std::int32_t>& symbols, MergeScratch& sc
   const auto consider = [&](std::uint32_t position) {
     const std::int32_t left = symbols[position];
     const std::int32_t right = symbols[next[position]];
-    const std::uint32_t found = rank(left, right);
+    const std::int32_t found = rank(left, right);
     if (found == kNoRank) return false;
     heap.push_back({found, position, left, right});
     return true;
@@ -102,7 +124,7 @@ void MergeTable::apply_long(std::vector<std::int32_t>& symbols, MergeScratch& sc
     const std::uint32_t right = next[at];
     // Stale when one of the two has been merged since.
     if (symbols[at] != best.left || right == kEnd || symbols[right] != best.right) continue;
-    symbols[at] = results_[best.rank];
+    symbols[at] = merges_[static_cast<std::size_t>(best.rank)].result;
     symbols[right] = kGone;
     next[at] = next[right];
     if (next[at] != kEnd) {

@@ -12,12 +12,12 @@ namespace belay::data {
 // Working memory of one thread; grows to the longest word seen and is reused.
 struct MergeScratch {
   struct Candidate {
-    std::uint32_t rank;
+    std::int32_t rank;
     std::uint32_t position;
     std::int32_t left;
     std::int32_t right;
   };
-  std::vector<std::uint32_t> ranks;
+  std::vector<std::int32_t> ranks;
   std::vector<Candidate> heap;
   std::vector<std::uint32_t> next;
   std::vector<std::uint32_t> previous;
@@ -32,41 +32,52 @@ class MergeTable {
   };
 
   // The rank of a merge is its index. A pair that occurs twice keeps its later rank.
-  explicit MergeTable(const std::vector<Merge>& merges);
+  explicit MergeTable(std::vector<Merge> merges);
 
-  static constexpr std::uint32_t kNoRank = 0xFFFFFFFFU;
+  static constexpr std::int32_t kNoRank = 0x7FFFFFFF;
 
   // Rank of the pair or kNoRank.
-  [[nodiscard]] std::uint32_t rank(std::int32_t left, std::int32_t right) const {
-    const std::uint64_t wanted = key(left, right);
-    for (std::size_t slot = slot_of(wanted);; slot = (slot + 1) & mask_) {
-      if (keys_[slot] == wanted) return ranks_[slot];
-      if (keys_[slot] == kEmpty) return kNoRank;
+  [[nodiscard]] std::int32_t rank(std::int32_t left, std::int32_t right) const {
+    const auto left_index = static_cast<std::uint32_t>(left);
+    const auto right_index = static_cast<std::uint32_t>(right);
+    if ((left_index | right_index) < kSmall) return small_[left_index * kSmall + right_index];
+    const std::uint64_t hash = hash_of(left_index, right_index);
+    const auto tag = static_cast<std::uint32_t>(hash) & ~rank_mask_;
+    for (std::size_t slot = hash >> shift_;; slot = (slot + 1) & mask_) {
+      const std::uint32_t value = slots_[slot];
+      if (value == kEmpty) return kNoRank;
+      if ((value & ~rank_mask_) != tag) continue;
+      const std::uint32_t found = value & rank_mask_;
+      if (merges_[found].left == left && merges_[found].right == right) {
+        return static_cast<std::int32_t>(found);
+      }
     }
   }
-  [[nodiscard]] std::int32_t result(std::uint32_t rank) const { return results_[rank]; }
 
   // Merges the symbols in place until no pair is in the table.
   void apply(std::vector<std::int32_t>& symbols, MergeScratch& scratch) const;
 
  private:
-  static constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
+  // Pairs of ids below this, bytes as a rule, have a table of their own: words begin as bytes.
+  static constexpr std::uint32_t kSmall = 256;
+  static constexpr std::uint32_t kEmpty = 0xFFFFFFFFU;
 
-  static std::uint64_t key(std::int32_t left, std::int32_t right) {
-    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 |
-           static_cast<std::uint32_t>(right);
-  }
-  // Multiplicative hashing; the upper half of the product holds the well-mixed bits.
-  [[nodiscard]] std::size_t slot_of(std::uint64_t key) const {
-    const std::uint64_t mixed = (key ^ key >> 29) * 0x9E3779B97F4A7C15U;
-    return static_cast<std::size_t>(mixed >> shift_) & mask_;
+  // Multiplicative hashing. The upper bits of the product choose the slot, lower ones are the tag.
+  static std::uint64_t hash_of(std::uint32_t left, std::uint32_t right) {
+    const std::uint64_t key = std::uint64_t{left} << 32 | right;
+    const std::uint64_t mixed = key * 0x9E3779B97F4A7C15U;
+    return (mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93U;
   }
   void apply_short(std::vector<std::int32_t>& symbols, MergeScratch& scratch) const;
   void apply_long(std::vector<std::int32_t>& symbols, MergeScratch& scratch) const;
 
-  std::vector<std::uint64_t> keys_;
-  std::vector<std::uint32_t> ranks_;
-  std::vector<std::int32_t> results_;
+  std::vector<Merge> merges_;
+  // Open addressing. A slot holds a rank below rank_mask_ and above it a few bits of the hash,
+  // which turn most of the absent pairs away without a look at merges_; small, so that it stays in
+  // cache.
+  std::vector<std::uint32_t> slots_;
+  std::vector<std::int32_t> small_;
+  std::uint32_t rank_mask_ = 0;
   std::size_t mask_ = 0;
   int shift_ = 0;
 };

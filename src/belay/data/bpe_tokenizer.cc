@@ -45,8 +45,9 @@ class BpeTokenizer::Loan {
 };
 
 BpeTokenizer::BpeTokenizer(BpeDefinition definition)
-    : def_(std::move(definition)), merges_(def_.merges), special_(def_.tokens.size(), false) {
-  def_.merges = {};  // the table holds them now
+    : def_(std::move(definition)),
+      merges_(std::move(def_.merges)),
+      special_(def_.tokens.size(), false) {
   if (!def_.byte_level) prepare_texts();
   for (std::size_t i = 0; i < def_.added.size(); ++i) {
     const AddedToken& token = def_.added[i];
