@@ -140,7 +140,8 @@ void Dataset::State::open_store() {
     parse_header(pieces_file.bytes(), StoreKind::pieces, pieces_file.path());
     rows = payload<std::uint64_t>(rows_file);
     pieces = payload<Piece>(pieces_file);
-    check_rows(rows, pieces, source.starts, rows_header.parameter, rows_file.path());
+    check_rows(rows, pieces, source.starts, rows_header.parameter, rows_file.path(),
+               pieces_file.path());
   } else if (meta.row_len > 0) {
     log::info("{}: packed for rows of {}, cut from the stream for {} instead", path, meta.row_len,
               seq_len);
@@ -413,7 +414,7 @@ void Dataset::prefetch(std::int64_t sample) const {
   ::madvise(reinterpret_cast<void*>(aligned), to - aligned, MADV_WILLNEED);
 }
 
-std::vector<Dataset::Source> Dataset::sources() const {
+std::vector<Dataset::Source> Dataset::sources() const& {
   std::vector<Source> result;
   for (const TokenFile& source : state_->sources) {
     result.push_back({source.file.path(), source.tokens, source.starts});

@@ -79,13 +79,14 @@ class Dataset {
   // Asks the system to read a row's pages ahead of fill().
   void prefetch(std::int64_t sample) const;
 
-  // The documents themselves, for reading a dataset as input.
+  // The documents themselves, for reading a dataset as input; views into the dataset.
   struct Source {
     std::string path;
     TokenView tokens;
     std::span<const std::uint64_t> starts;  // of each document, and the total
   };
-  [[nodiscard]] std::vector<Source> sources() const;
+  [[nodiscard]] std::vector<Source> sources() const&;
+  std::vector<Source> sources() const&& = delete;
 
  private:
   struct State;

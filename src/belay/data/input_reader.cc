@@ -204,25 +204,6 @@ void InputReader::read_text(InputBatch& batch) {
   carry_.clear();
   const auto limit = static_cast<std::size_t>(options_.max_document_bytes);
   for (;;) {
-    const std::size_t line_begin = batch.text.size();
-    const Line line = read_line(batch.text, kChunkBytes);
-    const bool whole_line = at_line_begin_ && line == Line::complete;
-    at_line_begin_ = line == Line::complete;
-    if (line == Line::end) {
-      open_ = false;
-      // A file that ends with its separator has no further document.
-      if (!options_.split_on.empty() && batch.text.size() == part.begin && line_ > 0) return;
-      break;
-    }
-    if (whole_line && !options_.split_on.empty()) {
-      std::string_view content = std::string_view(batch.text).substr(line_begin);
-      while (content.ends_with('\n') || content.ends_with('\r')) content.remove_suffix(1);
-      if (content == options_.split_on) {
-        batch.text.resize(line_begin);
-        ++line_;
-        break;
-      }
-    }
     if (batch.text.size() - part.begin > limit) {
       const std::string_view text = std::string_view(batch.text).substr(part.begin);
       const std::size_t cut = cut_point(text, limit);
@@ -230,6 +211,24 @@ void InputReader::read_text(InputBatch& batch) {
       batch.text.resize(part.begin + cut);
       part.ends_document = false;
       ++counters_.documents_cut;
+      break;
+    }
+    const std::size_t line_begin = batch.text.size();
+    const Line line = read_line(batch.text, std::min(kChunkBytes, limit));
+    const bool whole_line = at_line_begin_ && line == Line::complete;
+    at_line_begin_ = line == Line::complete;
+    if (line == Line::end) {
+      open_ = false;
+      // A file that ends with its separator has no further document.
+      if (line_ > 0 && batch.text.size() == part.begin) return;
+      break;
+    }
+    if (!whole_line || options_.split_on.empty()) continue;
+    std::string_view content = std::string_view(batch.text).substr(line_begin);
+    while (content.ends_with('\n') || content.ends_with('\r')) content.remove_suffix(1);
+    if (content == options_.split_on) {
+      batch.text.resize(line_begin);
+      ++line_;  // here: documents ended by a separator
       break;
     }
   }

@@ -74,7 +74,7 @@ bool JsonlParser::State::parse_slowly(std::string_view line, std::string_view ke
     // The library counts from 1 and points one past the end when input is missing.
     const auto offset = static_cast<std::int64_t>(failure.byte) - 1;
     const std::string_view what = failure.what();
-    if (what.find("expected end of input") != std::string_view::npos) {
+    if (what.find("; expected end of input") != std::string_view::npos) {
       error = {"has extra data after the JSON value", offset};
     } else if (offset >= std::ssize(line)) {
       error = {"ends inside the JSON value", std::ssize(line)};

@@ -115,8 +115,8 @@ void check_starts(std::span<const std::uint64_t> starts, std::uint64_t total,
 
 void check_rows(std::span<const std::uint64_t> rows, std::span<const Piece> pieces,
                 std::span<const std::uint64_t> documents, std::uint64_t row_len,
-                const std::string& path) {
-  check_starts(rows, pieces.size(), path);
+                const std::string& rows_path, const std::string& pieces_path) {
+  check_starts(rows, pieces.size(), rows_path);
   for (std::size_t row = 0; row + 1 < rows.size(); ++row) {
     std::uint64_t used = 0;
     for (std::uint64_t index = rows[row]; index < rows[row + 1]; ++index) {
@@ -126,12 +126,12 @@ void check_rows(std::span<const std::uint64_t> rows, std::span<const Piece> piec
       if (piece.length == 0 || next == documents.begin() || next == documents.end() ||
           *next - piece.begin < piece.length) {
         fail(ExitCode::data, "{}: row {}: piece {} of {} tokens at {} is not inside one document",
-             path, row, index, piece.length, piece.begin);
+             pieces_path, row, index, piece.length, piece.begin);
       }
     }
     if (used > row_len) {
-      fail(ExitCode::data, "{}: row {} holds {} tokens, more than the row length {}", path, row,
-           used, row_len);
+      fail(ExitCode::data, "{}: row {} holds {} tokens, more than the row length {}", pieces_path,
+           row, used, row_len);
     }
   }
 }

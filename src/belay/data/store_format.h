@@ -66,7 +66,7 @@ void check_starts(std::span<const std::uint64_t> starts, std::uint64_t total,
 // row_len, each piece lies inside one document.
 void check_rows(std::span<const std::uint64_t> rows, std::span<const Piece> pieces,
                 std::span<const std::uint64_t> documents, std::uint64_t row_len,
-                const std::string& path);
+                const std::string& rows_path, const std::string& pieces_path);
 
 std::uint64_t hash_bytes(std::span<const std::byte> bytes);
 
