@@ -7,8 +7,12 @@ namespace belay::data {
 
 void ByteTokenizer::encode(std::string_view text, std::vector<std::int32_t>& ids,
                            SpecialText) const {
-  ids.reserve(ids.size() + text.size());
-  for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
+  // resize() grows geometrically where reserve() would copy everything for each short text.
+  const std::size_t begin = ids.size();
+  ids.resize(begin + text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    ids[begin + i] = static_cast<unsigned char>(text[i]);
+  }
 }
 
 std::string ByteTokenizer::decode(std::span<const std::int32_t> ids) const {

@@ -4,45 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <string_view>
 
 #include "belay/base/check.h"
 #include "belay/base/error.h"
-#include "belay/base/log.h"
-#include "belay/base/mapped_file.h"
 #include "belay/base/parallel.h"
-#include "belay/data/foreign_format.h"
-#include "belay/data/store_format.h"
-#include "belay/data/store_meta.h"
+#include "belay/data/dataset_state.h"
 
 namespace belay::data {
 namespace {
-
-namespace fs = std::filesystem;
-
-template <class T>
-std::span<const T> payload(const MappedFile& file) {
-  const auto bytes = file.bytes().subspan(kStoreHeaderBytes);
-  return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
-}
-
-// A file of tokens with its documents.
-struct TokenFile {
-  MappedFile file;
-  TokenView tokens;
-  MappedFile starts_file;                   // of a store
-  std::vector<std::uint64_t> starts_owned;  // of other formats
-  std::span<const std::uint64_t> starts;
-  std::int64_t first_row = 0;
-
-  [[nodiscard]] std::size_t document_at(std::int64_t position) const {
-    const auto next =
-        std::upper_bound(starts.begin(), starts.end(), static_cast<std::uint64_t>(position));
-    return static_cast<std::size_t>(next - starts.begin()) - 1;
-  }
-};
 
 // Positions in units that one thread scans at a time.
 constexpr std::int64_t kScanGrain = std::int64_t{1} << 20;
@@ -74,123 +45,6 @@ std::uint64_t scan_largest(const TokenView& tokens) {
 }
 
 }  // namespace
-
-struct Dataset::State {
-  std::string path;
-  std::int64_t seq_len = 0;
-  std::vector<TokenFile> sources;
-  MappedFile rows_file;
-  MappedFile pieces_file;
-  std::span<const std::uint64_t> rows;  // packed rows only
-  std::span<const Piece> pieces;
-  std::int64_t samples = 0;
-  std::int64_t tokens = 0;
-  std::int64_t documents = 0;
-  std::int64_t limit = std::numeric_limits<std::int32_t>::max();  // largest id that may be met
-  bool limit_from_header = false;
-  std::int32_t vocab_size = 0;
-  std::int32_t pad_id = 0;
-  std::string tokenizer;
-
-  void open_store();
-  void open_megatron(const std::string& prefix);
-  void open_llmc(const std::string& file);
-  void finish();
-  std::int64_t fill_piece(const TokenFile& source, std::int64_t begin, std::int64_t length,
-                          std::int64_t at, const RowSpans& row) const;
-  void pad(std::int64_t at, const RowSpans& row) const;
-  [[nodiscard]] const TokenFile& source_of(std::int64_t sample) const;
-};
-
-void Dataset::State::open_store() {
-  const fs::path directory(path);
-  const MappedFile meta_file((directory / kMetaFile).string());
-  const std::string text(reinterpret_cast<const char*>(meta_file.bytes().data()),
-                         meta_file.bytes().size());
-  const StoreMeta meta = parse_meta(text, meta_file.path());
-
-  TokenFile source;
-  source.file = MappedFile((directory / kTokensFile).string());
-  const StoreHeader header =
-      parse_header(source.file.bytes(), StoreKind::tokens, source.file.path());
-  source.tokens = {source.file.bytes().data() + kStoreHeaderBytes,
-                   static_cast<std::int64_t>(header.items),
-                   header.item_bytes == 2 ? TokenType::u16 : TokenType::u32};
-  if (header.parameter > static_cast<std::uint64_t>(largest_id(source.tokens.type))) {
-    fail(ExitCode::data, "{}: largest id {} does not fit {}", source.file.path(), header.parameter,
-         name_of(source.tokens.type));
-  }
-  limit = static_cast<std::int64_t>(header.parameter);
-  limit_from_header = true;
-
-  source.starts_file = MappedFile((directory / kDocumentsFile).string());
-  parse_header(source.starts_file.bytes(), StoreKind::documents, source.starts_file.path());
-  source.starts = payload<std::uint64_t>(source.starts_file);
-  check_starts(source.starts, header.items, source.starts_file.path());
-
-  if (meta.row_len > 0 && meta.row_len == seq_len) {
-    rows_file = MappedFile((directory / kRowsFile).string());
-    pieces_file = MappedFile((directory / kPiecesFile).string());
-    const StoreHeader rows_header =
-        parse_header(rows_file.bytes(), StoreKind::rows, rows_file.path());
-    if (rows_header.parameter != static_cast<std::uint64_t>(seq_len)) {
-      fail(ExitCode::data, "{}: rows of {} tokens, {} says {}", rows_file.path(),
-           rows_header.parameter, kMetaFile, seq_len);
-    }
-    parse_header(pieces_file.bytes(), StoreKind::pieces, pieces_file.path());
-    rows = payload<std::uint64_t>(rows_file);
-    pieces = payload<Piece>(pieces_file);
-    check_rows(rows, pieces, source.starts, rows_header.parameter, rows_file.path(),
-               pieces_file.path());
-  } else if (meta.row_len > 0) {
-    log::info("{}: packed for rows of {}, cut from the stream for {} instead", path, meta.row_len,
-              seq_len);
-  }
-  if (meta.vocab_size > std::numeric_limits<std::int32_t>::max() ||
-      meta.pad_id > std::numeric_limits<std::int32_t>::max()) {
-    fail(ExitCode::data, "{}: vocab_size {} or pad_id {} is out of range", meta_file.path(),
-         meta.vocab_size, meta.pad_id);
-  }
-  vocab_size = static_cast<std::int32_t>(meta.vocab_size);
-  pad_id = static_cast<std::int32_t>(meta.pad_id);
-  if (!meta.tokenizer.empty()) tokenizer = (directory / meta.tokenizer).string();
-  sources.push_back(std::move(source));
-}
-
-void Dataset::State::open_megatron(const std::string& prefix) {
-  TokenFile source;
-  source.file = MappedFile(prefix + ".bin");
-  const MappedFile index_file(prefix + ".idx");
-  MegatronIndex index =
-      parse_megatron_index(index_file.bytes(), source.file.bytes().size(), index_file.path());
-  source.starts_owned = std::move(index.documents);
-  source.starts = source.starts_owned;
-  source.tokens = {source.file.bytes().data(), static_cast<std::int64_t>(source.starts.back()),
-                   index.type};
-  sources.push_back(std::move(source));
-}
-
-void Dataset::State::open_llmc(const std::string& file) {
-  TokenFile source;
-  source.file = MappedFile(file);
-  source.tokens = parse_llmc(source.file.bytes(), file);
-  source.starts_owned = {0, static_cast<std::uint64_t>(source.tokens.count)};
-  source.starts = source.starts_owned;
-  sources.push_back(std::move(source));
-}
-
-void Dataset::State::finish() {
-  for (TokenFile& source : sources) {
-    source.first_row = samples;
-    samples += pieces_of(source.tokens.count, seq_len);
-    tokens += source.tokens.count;
-    for (std::size_t i = 1; i < source.starts.size(); ++i) {
-      if (source.starts[i] > source.starts[i - 1]) ++documents;
-    }
-  }
-  if (!rows.empty()) samples = std::ssize(rows) - 1;
-  if (samples == 0) fail(ExitCode::data, "{}: holds no tokens", path);
-}
 
 const TokenFile& Dataset::State::source_of(std::int64_t sample) const {
   std::size_t index = sources.size() - 1;
@@ -248,36 +102,16 @@ Dataset Dataset::open(const std::string& path, std::int64_t seq_len) {
     fail(ExitCode::usage, "sequence length {} is out of range", seq_len);
   }
   auto state = std::make_unique<State>();
-  state->path = path;
   state->seq_len = seq_len;
-  std::string prefix = path;
-  if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) prefix.resize(prefix.size() - 4);
+  state->open(path);
+  return Dataset(std::move(state));
+}
 
-  if (fs::is_directory(path) && fs::exists(fs::path(path) / kMetaFile)) {
-    state->open_store();
-  } else if (fs::is_directory(path)) {
-    std::vector<std::string> files;
-    for (const auto& entry : fs::directory_iterator(path)) {
-      if (entry.path().extension() == ".bin") files.push_back(entry.path().string());
-    }
-    std::sort(files.begin(), files.end());
-    if (files.empty()) {
-      fail(ExitCode::data, "{}: neither a token store (no {}) nor a directory of .bin files", path,
-           kMetaFile);
-    }
-    for (const std::string& file : files) state->open_llmc(file);
-  } else if (fs::exists(prefix + ".idx")) {
-    state->open_megatron(prefix);
-  } else if (fs::is_regular_file(path)) {
-    state->open_llmc(path);
-  } else {
-    fail(
-        ExitCode::data,
-        "{}: no such dataset; expected a directory written by `belay pack`, a Megatron prefix with "
-        ".bin and .idx, or an llm.c token file",
-        path);
-  }
-  state->finish();
+Dataset Dataset::open_documents(const std::string& path) {
+  auto state = std::make_unique<State>();
+  state->seq_len = 1;
+  state->rows_wanted = false;
+  state->open(path);
   return Dataset(std::move(state));
 }
 

@@ -42,6 +42,8 @@ class Dataset {
   // file has no document boundaries and is one document. Error(data) for anything missing or
   // damaged.
   static Dataset open(const std::string& path, std::int64_t seq_len);
+  // For sources() alone: the documents, whatever rows they were packed in.
+  static Dataset open_documents(const std::string& path);
 
   Dataset(Dataset&&) noexcept;
   Dataset& operator=(Dataset&&) noexcept;

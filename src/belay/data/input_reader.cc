@@ -118,7 +118,7 @@ bool InputReader::open_next() {
   at_line_begin_ = true;
   chunk_begin_ = chunk_end_ = 0;
   if (file.kind == InputKind::tokens) {
-    dataset_ = std::make_unique<Dataset>(Dataset::open(file.path, 1));
+    dataset_ = std::make_unique<Dataset>(Dataset::open_documents(file.path));
     sources_ = dataset_->sources();
     source_ = 0;
     document_ = 0;

@@ -12,9 +12,12 @@
 #include "belay/base/philox.h"
 #include "belay/data/jsonl.h"
 #include "belay/data/ordered_pipeline.h"
+#include "belay/data/train_tokenizer.h"
 
 namespace belay::data {
 namespace {
+
+constexpr std::string_view kTrain = "train:";
 
 // What a worker makes of a batch.
 struct TokenBatch {
@@ -70,13 +73,23 @@ Packer::Packer(const PackOptions& options) : options_(options) {
       text = true;
       continue;
     }
-    const Dataset dataset = Dataset::open(file.path, 1);
+    const Dataset dataset = Dataset::open_documents(file.path);
     max_id = std::max<std::int64_t>(max_id, dataset.max_id());
     vocab_size_ = std::max<std::int64_t>(vocab_size_, dataset.vocab_size());
     if (spec.empty()) spec = dataset.tokenizer();
   }
   if (spec.empty() && text) fail(ExitCode::usage, "text needs a tokenizer; say --tokenizer");
-  if (!spec.empty()) tokenizer_ = load_tokenizer(spec);
+  if (spec.starts_with(kTrain)) {
+    const std::string_view size = std::string_view(spec).substr(kTrain.size());
+    std::int32_t vocab = 0;
+    const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), vocab);
+    if (error != std::errc() || end != size.data() + size.size() || !text) {
+      fail(ExitCode::usage, "--tokenizer {}: expected train:VOCAB and text to train on", spec);
+    }
+    tokenizer_ = train_tokenizer(vocab, files_, options.input, options.text_key);
+  } else if (!spec.empty()) {
+    tokenizer_ = load_tokenizer(spec);
+  }
   if (tokenizer_) {
     vocab_size_ = tokenizer_->vocab_size();
     if (max_id >= vocab_size_) check_tokens_inputs();
@@ -112,7 +125,7 @@ Packer::Packer(const PackOptions& options) : options_(options) {
 void Packer::check_tokens_inputs() {
   for (const InputFile& file : files_) {
     if (file.kind != InputKind::tokens) continue;
-    Dataset::open(file.path, 1).check_ids(static_cast<std::int32_t>(vocab_size_));
+    Dataset::open_documents(file.path).check_ids(static_cast<std::int32_t>(vocab_size_));
   }
 }
 
@@ -256,6 +269,7 @@ PackReport Packer::run() {
   if (val_) report.val = summary(*val_, options_.val_out);
   report.counters = counters_;
   report.vocab_size = vocab_size_;
+  report.type = train_->type();
   report.tokenizer = tokenizer_ ? tokenizer_->file_name() : "";
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

@@ -219,6 +219,31 @@ TEST(Pack, TokenFilesAreInputsToo) {
             directory.path("again/tokenizer.bytes.json"));
 }
 
+TEST(Pack, TrainsATokenizerOnTheInputsAndCarriesItAlong) {
+  const TestDirectory directory;
+  std::string lines;
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    lines += "{\"text\":\"the cat and the hat \u6625\u5929\"}\n";
+    text += "the cat and the hat\n";
+  }
+  PackOptions options =
+      bytes_options(directory, {directory.write("a.jsonl", lines), directory.write("b.txt", text)});
+  options.tokenizer = "train:280";
+  options.append_eod = true;
+  const PackReport report = pack(options);
+  EXPECT_EQ(report.train.documents, 301);
+  EXPECT_GT(report.bytes_per_token(), 2.0);
+  const Dataset dataset = Dataset::open(options.out, 8);
+  const Dataset::Source source = dataset.sources().front();
+  std::vector<std::int32_t> ids(source.starts[301] - source.starts[300] - 1);
+  source.tokens.read(static_cast<std::int64_t>(source.starts[300]), ids);
+  EXPECT_TRUE(load_tokenizer(dataset.tokenizer())->decode(ids) == text);
+  options.overwrite = true;
+  options.tokenizer = "train:many";
+  EXPECT_TRUE(contains(error_of([&] { pack(options); }, ExitCode::usage), "train:VOCAB"));
+}
+
 TEST(Pack, TellsWhatDoesNotGoTogether) {
   const TestDirectory directory;
   PackOptions options = bytes_options(directory, {directory.write("a.txt", "text")});

@@ -1,18 +1,22 @@
 #include "belay/data/row_packer.h"
 
+#include <algorithm>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "belay/base/check.h"
 
 namespace belay::data {
 namespace {
-// Bounds memory; enough choice that more of it hardly lowers the padding.
-constexpr std::size_t kOpenRows = 4096;
+// Enough choice that a larger window hardly lowers the padding.
+constexpr std::size_t kWindow = std::size_t{1} << 16;
 }  // namespace
 
 RowPacker::RowPacker(std::int64_t row_len, std::function<void(std::span<const Piece>)> emit)
     : row_len_(static_cast<std::uint64_t>(row_len)), emit_(std::move(emit)) {
   BELAY_CHECK(row_len > 0);
+  window_.reserve(kWindow);
 }
 
 void RowPacker::add(std::uint64_t begin, std::uint64_t length) {
@@ -21,41 +25,33 @@ void RowPacker::add(std::uint64_t begin, std::uint64_t length) {
     emit_(std::span(&whole, 1));
   }
   if (length == 0) return;
-
-  const Piece piece{.begin = begin, .length = static_cast<std::uint32_t>(length)};
-  const auto fit = by_space_.lower_bound({length, 0});
-  std::uint64_t number = next_row_;
-  if (fit != by_space_.end()) {
-    number = fit->second;
-    by_space_.erase(fit);
-  } else {
-    ++next_row_;
-    open_.emplace(number, Row{.space = row_len_, .pieces = {}});
-  }
-  Row& row = open_.at(number);
-  row.pieces.push_back(piece);
-  row.space -= length;
-  if (row.space == 0) {
-    close(number);
-    return;
-  }
-  by_space_.emplace(row.space, number);
-  if (open_.size() > kOpenRows) {
-    const std::uint64_t fullest = by_space_.begin()->second;
-    by_space_.erase(by_space_.begin());
-    close(fullest);
-  }
+  window_.push_back({.begin = begin, .length = static_cast<std::uint32_t>(length)});
+  if (window_.size() == kWindow) place_window();
 }
 
-void RowPacker::close(std::uint64_t row) {
-  const auto found = open_.find(row);
-  emit_(found->second.pieces);
-  open_.erase(found);
-}
-
-void RowPacker::finish() {
-  while (!open_.empty()) close(open_.begin()->first);
-  by_space_.clear();
+void RowPacker::place_window() {
+  std::sort(window_.begin(), window_.end(), [](const Piece& a, const Piece& b) {
+    return a.length != b.length ? a.length > b.length : a.begin < b.begin;
+  });
+  std::vector<std::vector<Piece>> rows;
+  std::map<std::uint64_t, std::vector<std::size_t>> by_space;  // rows that have room
+  for (const Piece& piece : window_) {
+    std::size_t row = rows.size();
+    std::uint64_t space = row_len_;
+    if (const auto fit = by_space.lower_bound(piece.length); fit != by_space.end()) {
+      space = fit->first;
+      row = fit->second.back();
+      fit->second.pop_back();
+      if (fit->second.empty()) by_space.erase(fit);
+    } else {
+      rows.emplace_back();
+    }
+    rows[row].push_back(piece);
+    space -= piece.length;
+    if (space > 0) by_space[space].push_back(row);
+  }
+  for (const std::vector<Piece>& row : rows) emit_(row);
+  window_.clear();
 }
 
 }  // namespace belay::data

@@ -25,7 +25,8 @@ Rows pack(std::int64_t row_len, const std::vector<std::uint64_t>& lengths) {
 }
 
 TEST(RowPacker, KeepsShortDocumentsWholeAndCutsLongOnes) {
-  // 5 opens a row; 20 fills two rows and leaves 4; 3 goes where it fits best, beside the 5.
+  // 20 fills two rows and leaves 4. Longest first: 5, then 4 in a row of its own, then 3 where it
+  // fits best, beside the 5.
   EXPECT_EQ(pack(8, {5, 20, 3}), (Rows{{{5, 8}}, {{13, 8}}, {{0, 5}, {25, 3}}, {{21, 4}}}));
   EXPECT_EQ(pack(4, {4}), (Rows{{{0, 4}}}));
 }

@@ -50,6 +50,7 @@ class StoreWriter {
   }
   [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(rows_); }
   [[nodiscard]] double padding_share() const;
+  [[nodiscard]] TokenType type() const { return options_.type; }
 
   // Completes the files under their temporary names. `meta` gets the writer's own numbers;
   // `tokenizer`, if any, is saved beside. Error(data) if an id did not fit the type, or for 0
