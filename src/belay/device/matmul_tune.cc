@@ -240,6 +240,8 @@ std::vector<MatmulTiming> time_matmul(Device& device, const MatmulKey& key,
     const char* reason = candidate.declines != nullptr ? candidate.declines(bench.args()) : nullptr;
     if (reason != nullptr) {
       timing.problem = reason;
+    } else if (!candidate.name.starts_with(options.only) && &candidate != &candidates.back()) {
+      timing.problem = "not asked for";
     } else if (&candidate == &candidates.back() && !contenders.empty()) {
       timing.problem = "the plain definition is not timed beside others";
     } else {

@@ -21,6 +21,8 @@ struct TuneOptions {
   // and gives the same bits for any number of threads.
   std::string preferred = "belay";
   double preference = 0.02;
+  // Only candidates whose name begins like this take part (and the reference); empty: all.
+  std::string only;
 };
 
 struct MatmulTiming {

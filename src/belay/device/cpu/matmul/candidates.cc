@@ -12,11 +12,13 @@
 #include "belay/device/cpu/matmul/blas.h"
 #include "belay/device/cpu/matmul/gemm.h"
 #include "belay/device/cpu/matmul/onednn.h"
+#include "belay/device/cpu/matmul/rows.h"
 
 namespace belay {
 
 Candidates<MatmulArgs> cpu_candidates(OpTag<MatmulArgs>) {
-  static constexpr std::array<Candidate<MatmulArgs>, 6> kCandidates{{
+  static constexpr std::array<Candidate<MatmulArgs>, 7> kCandidates{{
+      {"belay-rows", rows_declines, rows_workspace, run_rows},
       {"belay", gemm_declines, gemm_workspace, run_gemm},
       {"onednn", onednn_declines, onednn_workspace, run_onednn},
       {"onednn-packed", onednn_packed_declines, onednn_packed_workspace, run_onednn_packed},

@@ -200,6 +200,40 @@ template <DType dtype>
   }
 }
 
+// Touches one row of the destination while the sums run, so that writing it does not wait.
+[[gnu::always_inline]] inline void prefetch_row(const GemmTile& tile, std::int64_t row) {
+  const char* at = static_cast<const char*>(tile.out) +
+                   row * tile.out_stride * (tile.out_type == DType::f32 ? 4 : 2);
+  __builtin_prefetch(at, 1);
+  __builtin_prefetch(at + (tile.out_type == DType::f32 ? 127 : 63), 1);
+}
+
+template <int rows>
+[[gnu::target("avx512f"), gnu::always_inline]] inline void add_f32(__m512 (&sums)[rows][2],
+                                                                   const Unit* a, const Unit* b) {
+  const __m512 left = _mm512_load_ps(b);
+  const __m512 right = _mm512_load_ps(b + kLanes);
+#pragma GCC unroll 14
+  for (int row = 0; row < rows; ++row) {
+    const __m512 scalar = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(a[row])));
+    sums[row][0] = _mm512_fmadd_ps(scalar, left, sums[row][0]);
+    sums[row][1] = _mm512_fmadd_ps(scalar, right, sums[row][1]);
+  }
+}
+
+template <int rows>
+[[gnu::target("avx512f,avx512bf16"), gnu::always_inline]] inline void add_bf16(
+    __m512 (&sums)[rows][2], const Unit* a, const Unit* b) {
+  const auto left = reinterpret_cast<__m512bh>(_mm512_load_si512(b));
+  const auto right = reinterpret_cast<__m512bh>(_mm512_load_si512(b + kLanes));
+#pragma GCC unroll 14
+  for (int row = 0; row < rows; ++row) {
+    const auto pair = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(a[row])));
+    sums[row][0] = _mm512_dpbf16_ps(sums[row][0], pair, left);
+    sums[row][1] = _mm512_dpbf16_ps(sums[row][1], pair, right);
+  }
+}
+
 template <int rows>
 [[gnu::target("avx512f,avx512bw,avx512vl")]] void tile_f32(const Unit* a, const Unit* b,
                                                            std::int64_t units,
@@ -207,18 +241,13 @@ template <int rows>
   __m512 sums[rows][2];
 #pragma GCC unroll 14
   for (int row = 0; row < rows; ++row) sums[row][0] = sums[row][1] = _mm512_setzero_ps();
-  for (std::int64_t unit = 0; unit < units; ++unit) {
-    const __m512 left = _mm512_load_ps(b);
-    const __m512 right = _mm512_load_ps(b + kLanes);
-#pragma GCC unroll 14
-    for (int row = 0; row < rows; ++row) {
-      const __m512 scalar = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(a[row])));
-      sums[row][0] = _mm512_fmadd_ps(scalar, left, sums[row][0]);
-      sums[row][1] = _mm512_fmadd_ps(scalar, right, sums[row][1]);
-    }
-    a += rows;
-    b += kCols;
+  const std::int64_t touching = std::min<std::int64_t>(units, rows);
+  std::int64_t unit = 0;
+  for (; unit < touching; ++unit) {
+    prefetch_row(tile, unit);
+    add_f32<rows>(sums, a + unit * rows, b + unit * kCols);
   }
+  for (; unit < units; ++unit) add_f32<rows>(sums, a + unit * rows, b + unit * kCols);
 #pragma GCC unroll 14
   for (int row = 0; row < rows; ++row) {
     finish(tile, row, 0, sums[row][0]);
@@ -233,18 +262,13 @@ template <int rows>
   __m512 sums[rows][2];
 #pragma GCC unroll 14
   for (int row = 0; row < rows; ++row) sums[row][0] = sums[row][1] = _mm512_setzero_ps();
-  for (std::int64_t unit = 0; unit < units; ++unit) {
-    const auto left = reinterpret_cast<__m512bh>(_mm512_load_si512(b));
-    const auto right = reinterpret_cast<__m512bh>(_mm512_load_si512(b + kLanes));
-#pragma GCC unroll 14
-    for (int row = 0; row < rows; ++row) {
-      const auto pair = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(a[row])));
-      sums[row][0] = _mm512_dpbf16_ps(sums[row][0], pair, left);
-      sums[row][1] = _mm512_dpbf16_ps(sums[row][1], pair, right);
-    }
-    a += rows;
-    b += kCols;
+  const std::int64_t touching = std::min<std::int64_t>(units, rows);
+  std::int64_t unit = 0;
+  for (; unit < touching; ++unit) {
+    prefetch_row(tile, unit);
+    add_bf16<rows>(sums, a + unit * rows, b + unit * kCols);
   }
+  for (; unit < units; ++unit) add_bf16<rows>(sums, a + unit * rows, b + unit * kCols);
 #pragma GCC unroll 14
   for (int row = 0; row < rows; ++row) {
     finish(tile, row, 0, sums[row][0]);
