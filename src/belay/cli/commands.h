@@ -12,6 +12,7 @@ void add_pack(CLI::App& app);
 void add_train(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_snapshot(CLI::App& app);
 void add_watch(CLI::App& app);
 void add_bench(CLI::App& app);
 

@@ -26,6 +26,7 @@ void add_commands(CLI::App& app) {
   add_train(app);
   add_eval(app);
   add_generate(app);
+  add_snapshot(app);
   add_watch(app);
   add_bench(app);
 }

@@ -58,7 +58,7 @@ void refuse_foreign(ConfigFields& fields) {
   }
   for (const std::string_view key :
        {"is_encoder_decoder", "add_cross_attention", "qk_norm", "use_qk_norm", "qk_layernorm",
-        "parallel_attn", "use_parallel_residual", "reuse_kv", "alibi"}) {
+        "parallel_attn", "use_parallel_residual", "reuse_kv", "alibi", "use_mrope"}) {
     fields.only(key, false);
   }
   for (const std::string_view key : {"embedding_multiplier", "residual_multiplier",
@@ -96,8 +96,13 @@ void read_gpt2(ConfigFields& fields, ModelConfig& config) {
                  "summary_proj_to_labels", "summary_type", "summary_use_proj"});
 }
 
+// Qwen2 can limit attention to a window in its later layers; only uncut attention is supported.
 void check_window(ConfigFields& fields, const ModelConfig& config) {
-  const std::optional<std::int64_t> window = fields.optional_integer("sliding_window", kMaxRows);
+  constexpr std::int64_t kDefaultWindow = 4096;
+  constexpr std::int64_t kDefaultFirstLayer = 28;
+  const std::optional<std::int64_t> window =
+      fields.has("sliding_window") ? fields.optional_integer("sliding_window", kMaxRows)
+                                   : std::optional(kDefaultWindow);
   const bool cuts = window && *window < config.seq_len;
   if (const nlohmann::json* types = fields.get("layer_types")) {
     if (!types->is_array()) fields.refuse("layer_types", "a list is expected");
@@ -107,12 +112,13 @@ void check_window(ConfigFields& fields, const ModelConfig& config) {
       }
     }
   }
-  const nlohmann::json* first = fields.get("max_window_layers");
-  const bool slides = fields.boolean("use_sliding_window", false) && cuts;
-  if (!slides) return;
-  const bool beyond_all =
-      first != nullptr && first->is_number_integer() && first->get<std::int64_t>() >= config.layers;
-  if (!beyond_all) fields.refuse("use_sliding_window", "sliding windows are not supported");
+  const std::int64_t first =
+      fields.get("max_window_layers") != nullptr && *fields.get("max_window_layers") == 0
+          ? 0
+          : fields.integer("max_window_layers", kDefaultFirstLayer, kMaxRows);
+  if (fields.boolean("use_sliding_window", false) && cuts && first < config.layers) {
+    fields.refuse("use_sliding_window", "sliding windows are not supported");
+  }
 }
 
 void read_llama_like(ConfigFields& fields, ModelConfig& config) {

@@ -17,6 +17,8 @@ class ConfigFields {
   // `prefix` is put before key names in messages ("rope_scaling.").
   ConfigFields(const nlohmann::json& object, std::string path, std::string prefix = "");
 
+  // True for null too.
+  [[nodiscard]] bool has(std::string_view key) const { return object_.contains(key); }
   // Nothing when the key is absent or null.
   const nlohmann::json* get(std::string_view key);
   std::int64_t integer(std::string_view key, std::int64_t fallback, std::int64_t limit);

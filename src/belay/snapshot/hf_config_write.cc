@@ -25,6 +25,11 @@ std::string_view torch_name(DType dtype) {
   return dtype == DType::f32 ? "float32" : dtype == DType::bf16 ? "bfloat16" : "float16";
 }
 
+// The other kinds work from the longest sequence.
+bool needs_original(RopeScaling scaling) {
+  return scaling == RopeScaling::yarn || scaling == RopeScaling::llama3;
+}
+
 nlohmann::ordered_json rope_scaling(const RopeConfig& rope) {
   if (rope.scaling == RopeScaling::none) return nullptr;
   nlohmann::ordered_json json;
@@ -39,7 +44,7 @@ nlohmann::ordered_json rope_scaling(const RopeConfig& rope) {
     json["beta_slow"] = rope.beta_slow;
     if (rope.attention_factor > 0) json["attention_factor"] = rope.attention_factor;
   }
-  if (rope.original_seq_len > 0 && rope.scaling != RopeScaling::dynamic) {
+  if (rope.original_seq_len > 0 && needs_original(rope.scaling)) {
     json["original_max_position_embeddings"] = rope.original_seq_len;
   }
   return json;
@@ -129,12 +134,12 @@ std::string first_difference(const ModelConfig& a, const ModelConfig& b) {
   compare("rope scaling", name_of(a.rope.scaling), name_of(b.rope.scaling));
   if (a.rope.scaling == RopeScaling::none) return found;
   compare("rope factor", a.rope.factor, b.rope.factor);
-  const auto original = [](const ModelConfig& c) {
-    return c.rope.original_seq_len > 0 && c.rope.scaling != RopeScaling::dynamic
-               ? c.rope.original_seq_len
-               : c.seq_len;
-  };
-  compare("rope original_seq_len", original(a), original(b));
+  if (needs_original(a.rope.scaling)) {
+    const auto original = [](const ModelConfig& config) {
+      return config.rope.original_seq_len > 0 ? config.rope.original_seq_len : config.seq_len;
+    };
+    compare("rope original_seq_len", original(a), original(b));
+  }
   if (a.rope.scaling == RopeScaling::llama3) {
     compare("rope low_freq_factor", a.rope.low_freq_factor, b.rope.low_freq_factor);
     compare("rope high_freq_factor", a.rope.high_freq_factor, b.rope.high_freq_factor);

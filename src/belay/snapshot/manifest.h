@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belay/snapshot/hf_weights.h"
+#include "belay/snapshot/output_file.h"
 
 namespace belay {
 

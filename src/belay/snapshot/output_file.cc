@@ -12,6 +12,7 @@
 
 #include "belay/base/check.h"
 #include "belay/base/error.h"
+#include "belay/base/mapped_file.h"
 
 namespace belay {
 namespace {
@@ -97,6 +98,22 @@ void OutputFile::finish() {
 
 std::uint64_t OutputFile::hash() const {
   return XXH3_64bits_digest(hash_->state.get());
+}
+
+WrittenFile write_text_file(const std::string& dir, std::string_view name, std::string_view text) {
+  OutputFile file(fmt::format("{}/{}", dir, name));
+  file.append(text);
+  file.finish();
+  return {std::string(name), file.bytes(), file.hash()};
+}
+
+WrittenFile copy_file_into(const std::string& path, const std::string& dir) {
+  const MappedFile source(path);
+  const std::string name = path.substr(path.rfind('/') + 1);
+  OutputFile file(dir + "/" + name);
+  file.append(source.bytes());
+  file.finish();
+  return {name, file.bytes(), file.hash()};
 }
 
 std::uint64_t hash_bytes(std::span<const std::byte> bytes) {

@@ -48,6 +48,16 @@ class OutputFile {
   std::unique_ptr<HashState> hash_;
 };
 
+struct WrittenFile {
+  std::string name;  // without the directory
+  std::uint64_t bytes = 0;
+  std::uint64_t hash = 0;  // XXH3-64
+};
+
+WrittenFile write_text_file(const std::string& dir, std::string_view name, std::string_view text);
+// Under the same name.
+WrittenFile copy_file_into(const std::string& path, const std::string& dir);
+
 // XXH3-64 of a byte range.
 std::uint64_t hash_bytes(std::span<const std::byte> bytes);
 

@@ -9,7 +9,6 @@
 #include "belay/base/error.h"
 #include "belay/base/file.h"
 #include "belay/base/log.h"
-#include "belay/base/mapped_file.h"
 #include "belay/base/version.h"
 #include "belay/snapshot/directory_writer.h"
 #include "belay/snapshot/elements.h"
@@ -23,7 +22,6 @@ namespace belay {
 namespace {
 
 constexpr std::int64_t kMaxState = std::int64_t{64} << 20;
-constexpr std::size_t kCopyChunk = std::size_t{1} << 20;
 
 // Headers, JSON files and block rounding of the file system.
 constexpr std::uint64_t kSlack = std::uint64_t{1} << 20;
@@ -57,26 +55,6 @@ WrittenFile write_optimizer(const std::string& dir, const ParameterTable& table,
   return {std::string(kOptimizerFile), writer.bytes(), writer.hash()};
 }
 
-WrittenFile write_text(const std::string& dir, std::string_view name, std::string_view text) {
-  OutputFile file(fmt::format("{}/{}", dir, name));
-  file.append(text);
-  file.finish();
-  return {std::string(name), file.bytes(), file.hash()};
-}
-
-WrittenFile copy_in(const std::string& dir, const std::string& path) {
-  const MappedFile source(path);
-  const std::string name = std::filesystem::path(path).filename().string();
-  OutputFile file(dir + "/" + name);
-  for (std::span<const std::byte> rest = source.bytes(); !rest.empty();) {
-    const std::size_t size = std::min(rest.size(), kCopyChunk);
-    file.append(rest.first(size));
-    rest = rest.subspan(size);
-  }
-  file.finish();
-  return {name, file.bytes(), file.hash()};
-}
-
 void write_files(const std::string& dir, const ModelConfig& config, const ParameterTable& table,
                  const SnapshotState& state, const SnapshotSource& source,
                  const SnapshotOptions& options) {
@@ -84,13 +62,13 @@ void write_files(const std::string& dir, const ModelConfig& config, const Parame
   manifest.kind = "snapshot";
   manifest.engine = engine_version();
   manifest.step = state.step;
-  manifest.files.push_back(write_text(dir, kConfigFile, hf_config_text(config, DType::f32)));
+  manifest.files.push_back(write_text_file(dir, kConfigFile, hf_config_text(config, DType::f32)));
   // One file whatever its size: nothing here is uploaded anywhere.
   manifest.files.push_back(
       export_weights(dir, table, source.weights, DType::f32, UINT64_MAX).front());
   manifest.files.push_back(write_optimizer(dir, table, source));
-  manifest.files.push_back(write_text(dir, kStateFile, state_text(state)));
-  if (!options.tokenizer.empty()) manifest.files.push_back(copy_in(dir, options.tokenizer));
+  manifest.files.push_back(write_text_file(dir, kStateFile, state_text(state)));
+  if (!options.tokenizer.empty()) manifest.files.push_back(copy_file_into(options.tokenizer, dir));
   write_manifest(dir, manifest);
 }
 
@@ -198,6 +176,12 @@ SnapshotState load_snapshot(const std::string& dir, const ModelConfig& expected,
   import_weights(dir, table, sink.weights);
   if (with_moments) read_moments(optimizer, table, sink);
   return state;
+}
+
+void check_snapshot(const std::string& dir) {
+  check_moments(SafetensorsFile::open(dir + "/" + std::string(kOptimizerFile)),
+                make_parameter_table(load_hf_config(dir)));
+  load_snapshot_state(dir);
 }
 
 SnapshotState load_snapshot_state(const std::string& dir) {

@@ -79,6 +79,9 @@ SnapshotState load_snapshot(const std::string& dir, const ModelConfig& expected,
 // The state alone (no weights read, only state.json's hash is verified).
 SnapshotState load_snapshot_state(const std::string& dir);
 
+// Error(data) when the snapshot's own parts do not belong together (hashes are not looked at).
+void check_snapshot(const std::string& dir);
+
 struct FoundSnapshot {
   std::string dir;
   std::vector<std::string> passed_over;  // newer ones that are not usable, each with the reason
