@@ -14,7 +14,8 @@
 namespace belay::data {
 
 // What to do with text that reads like a special token, "<|endoftext|>" say. User data must not be
-// able to end a document or to speak as another party, hence `ordinary` is the default.
+// able to end a document or to speak as another party, hence `ordinary` is the default. (Added
+// tokens that their tokenizer.json does not call special are plain vocabulary: always matched.)
 enum class SpecialText : std::uint8_t {
   ordinary,  // encoded like any other text
   map,       // becomes the special token's id
@@ -35,12 +36,13 @@ class Tokenizer {
   virtual void encode(std::string_view text, std::vector<std::int32_t>& ids,
                       SpecialText special = SpecialText::ordinary) const = 0;
 
-  // Text of the ids; special tokens give their own text. Error(data) for an id out of range.
+  // Text of the ids; special tokens give their own text, if any. Error(data) for an id out of
+  // range.
   [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
 
   // Bytes that one id contributes to running text, for streaming; may end inside a UTF-8 sequence.
-  // Joined over ids they equal decode(), except for a leading space that sentencepiece drops at the
-  // start of the text.
+  // Joined over ids they equal decode(), except for spaces that tokenizers of the sentencepiece
+  // kind drop at the start of the text.
   [[nodiscard]] virtual std::string token_bytes(std::int32_t id) const = 0;
 
   // The id that closes a document, if the tokenizer has one; likewise the id that opens one and the
