@@ -25,6 +25,8 @@ struct Options {
   std::int64_t tokens = 1024;
   std::int64_t head_rows = 512;
   double seconds = 1.0;
+  int threads = 0;
+  bool processor_time = false;
   bool json = false;
 };
 
@@ -127,11 +129,16 @@ void print_row(const Entry& entry, const std::vector<MatmulTiming>& timings,
 }
 
 void run(const Options& options) {
+  if (options.threads > 0) set_thread_count(options.threads);
+  if (options.processor_time && thread_count() != 1) {
+    fail(ExitCode::usage, "--processor-time counts one thread's time; add --threads 1");
+  }
   const std::vector<Entry> entries = wanted_entries(options);
   const std::unique_ptr<Device> device = make_device(options.device);
   TuneOptions tune;
   tune.seconds = options.seconds;
   tune.preference = 0;
+  tune.processor_time = options.processor_time;
   WeightedRate best_rate;
   WeightedRate own_rate;
   nlohmann::json rows = nlohmann::json::array();
@@ -199,6 +206,10 @@ void add_bench_gemm(CLI::App& bench) {
   command->add_option("--seconds", options->seconds, "Time per shape, about")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  command->add_option("--threads", options->threads, "Compute threads (default: all)")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--processor-time", options->processor_time,
+                    "Count processor time, not elapsed time: for a busy machine; one thread only");
   command->add_flag("--json", options->json, "Machine-readable output");
   command->footer(
       "Examples:\n"

@@ -1,8 +1,9 @@
 #include "belay/device/matmul_tune.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -23,9 +24,10 @@ constexpr std::size_t kColdBytes = 64UL << 20U;  // operands rotate through at l
 constexpr std::size_t kMostSets = 8;
 constexpr double kSampleSeconds = 2e-4;  // shorter calls are timed in batches of about this
 
-double now() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+double now(clockid_t clock = CLOCK_MONOTONIC) {
+  timespec time{};
+  ::clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 // Element i of every operand, so that any entry of the result can be worked out on the host without
@@ -64,7 +66,7 @@ struct Operands {
 
 class Bench {
  public:
-  Bench(Device& device, const MatmulKey& key);
+  Bench(Device& device, const MatmulKey& key, bool processor_time);
   // Runs once and compares sampled entries with the definition. Returns what is wrong, if anything.
   std::string check(const Candidate<MatmulArgs>& candidate, double& seconds);
   // Seconds per call, over `calls` calls on rotating operands.
@@ -76,12 +78,16 @@ class Bench {
   [[nodiscard]] double expected(std::int64_t row, std::int64_t col, double before) const;
 
   MatmulKey key_;
+  clockid_t clock_;
   std::unique_ptr<Lane> lane_;
   std::vector<Operands> sets_;
   std::size_t next_ = 0;
 };
 
-Bench::Bench(Device& device, const MatmulKey& key) : key_(key), lane_(device.create_lane()) {
+Bench::Bench(Device& device, const MatmulKey& key, bool processor_time)
+    : key_(key),
+      clock_(processor_time ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC),
+      lane_(device.create_lane()) {
   const std::size_t width = size_of(key.src);
   std::vector<std::byte> source((kChunk + kShift) * width);
   for (std::size_t at = 0; at < source.size(); at += width) {
@@ -161,10 +167,10 @@ std::string Bench::check(const Candidate<MatmulArgs>& candidate, double& seconds
     lane_->copy_in(address(sample), sample.value.data(), size_of(key_.dst));
   }
   lane_->wait();
-  const double begin = now();
+  const double begin = now(clock_);
   lane_->submit(make_call(args, candidate));
   lane_->wait();
-  seconds = now() - begin;
+  seconds = now(clock_) - begin;
   for (Sample& sample : samples) {
     lane_->copy_out(sample.value.data(), address(sample), size_of(key_.dst));
   }
@@ -185,13 +191,13 @@ std::string Bench::check(const Candidate<MatmulArgs>& candidate, double& seconds
 }
 
 double Bench::time(const Candidate<MatmulArgs>& candidate, int calls) {
-  const double begin = now();
+  const double begin = now(clock_);
   for (int i = 0; i < calls; ++i) {
     lane_->submit(make_call(sets_[next_].args, candidate));
     next_ = (next_ + 1) % sets_.size();
   }
   lane_->wait();
-  return (now() - begin) / calls;
+  return (now(clock_) - begin) / calls;
 }
 
 struct Contender {
@@ -232,7 +238,7 @@ void run_rounds(Bench& bench, std::vector<Contender>& contenders, const TuneOpti
 std::vector<MatmulTiming> time_matmul(Device& device, const MatmulKey& key,
                                       const TuneOptions& options) {
   const auto& candidates = std::get<Candidates<MatmulArgs>>(device.kernels().candidates);
-  Bench bench(device, key);
+  Bench bench(device, key, options.processor_time);
   std::vector<MatmulTiming> timings;
   std::vector<Contender> contenders;
   for (const Candidate<MatmulArgs>& candidate : candidates) {

@@ -23,6 +23,9 @@ struct TuneOptions {
   double preference = 0.02;
   // Only candidates whose name begins like this take part (and the reference); empty: all.
   std::string only;
+  // Counts the calling thread's processor time instead of elapsed time: steadier than elapsed time
+  // on a busy machine, and meaningful with one thread only.
+  bool processor_time = false;
 };
 
 struct MatmulTiming {

@@ -54,6 +54,19 @@ TEST_F(TuneTest, ChoosesACandidateThatTakesTheShape) {
   }
 }
 
+// Both operands exceed what our own kernel packs at once, in depth and in lines.
+TEST_F(TuneTest, OwnKernelIsRightOnLargeShapes) {
+  const auto device = make_device("cpu");
+  TuneOptions options = quick();
+  options.only = "belay";
+  for (const DType src : {DType::f32, DType::bf16}) {
+    for (const DType dst : {DType::f32, DType::bf16}) {
+      const MatmulKey key{2100, 2060, 2070, src, dst, false, true, true, true};
+      EXPECT_EQ(tune_matmul(*device, key, options).kernel, "belay");
+    }
+  }
+}
+
 TEST_F(TuneTest, PrefersOurOwnOnlyWithinTheMargin) {
   std::vector<MatmulTiming> timings{{"belay", 1.01, 1.02, {}},
                                     {"other", 1.0, 1.0, {}},

@@ -8,6 +8,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "belay/device/cpu/matmul/rows.cc"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -58,7 +59,9 @@ HWY_ATTR void dot(const float* a, const Weight* weights, std::int64_t k,
     for (int row = 0; row < rows; ++row) left[row] = hn::LoadU(d, a + row * k + i);
 #pragma GCC unroll 4
     for (int col = 0; col < cols; ++col) {
-      const V right = load_weights(weights + col * k + i);
+      const Weight* from = weights + col * k + i;
+      hwy::Prefetch(from + cols * k);  // the next columns; streams of one row are short
+      const V right = load_weights(from);
 #pragma GCC unroll 4
       for (int row = 0; row < rows; ++row) {
         totals[row][col] = hn::MulAdd(left[row], right, totals[row][col]);
