@@ -10,11 +10,11 @@ belay=build/release/belay
 home=quickstart
 minutes=3
 layers=6 hidden=256 heads=8 kv_heads=4 ffn=704 vocab=8192 seq_len=256
-micro_batch=8 lr=3e-3 most_steps=4000
+micro_batch=8 lr=3e-3 most_steps=4000 eval_batches=20
 if [ "${1:-}" = --short ]; then
   home=quickstart/short
   layers=2 hidden=64 heads=4 kv_heads=2 ffn=192 vocab=2048 seq_len=128
-  micro_batch=4 lr=3e-3 most_steps=60
+  micro_batch=4 lr=3e-3 most_steps=60 eval_batches=4
 elif [ $# -gt 0 ]; then
   echo "usage: scripts/quickstart.sh [--short]" >&2
   exit 2
@@ -57,7 +57,7 @@ steps = $1
 micro_batch = $micro_batch
 dtype = "$dtype"
 eval_every = $3
-eval_batches = 20
+eval_batches = $eval_batches
 snapshot_every = $2
 
 [optimizer]
@@ -76,12 +76,14 @@ if grep -q avx512_bf16 /proc/cpuinfo; then dtype=bf16; fi
 say "3. How fast is this machine? A few steps tell how many fit in $minutes minutes"
 config 12 0 0 >"$home/rate.toml"
 rm -rf "$home/rate"
-"$belay" --quiet train "$home/rate.toml" --out "$home/rate"
+"$belay" --quiet train "$home/rate.toml" --out "$home/rate" >/dev/null
 step_ms=$(field step_ms "$home/rate/metrics.jsonl" | sed -n '5,$p' | cut -d' ' -f2 | sort -g |
   sed -n 4p)
 steps=$(awk -v ms="$step_ms" -v minutes="$minutes" -v most="$most_steps" 'BEGIN {
   steps = int(minutes * 60000 / ms / 10) * 10
-  print steps < 40 ? 40 : steps > most ? most : steps }')
+  if (steps < 40) steps = 40
+  if (steps > most) steps = most
+  print steps }')
 echo "$step_ms ms a step in $dtype: training for $steps steps"
 
 say "4. Training"
@@ -91,11 +93,11 @@ rm -rf "$run" "$resumed"
 "$belay" train "$home/config.toml" --out "$run"
 
 say "5. Held-out text"
-"$belay" eval "$run" --data "$home/data/val"
+"$belay" eval "$run" --data "$home/data/val" --batches $((eval_batches * 5))
 
 say "6. Resume from the snapshot of step $((steps - before_end)): the same losses again"
 snapshot=$(printf '%s/snapshots/step-%08d' "$run" $((steps - before_end)))
-"$belay" --quiet train "$home/config.toml" --out "$resumed" --resume "$snapshot"
+"$belay" --quiet train "$home/config.toml" --out "$resumed" --resume "$snapshot" >/dev/null
 field loss "$run/metrics.jsonl" | tail -n "$before_end" >"$home/losses.first"
 field loss "$resumed/metrics.jsonl" | tail -n "$before_end" >"$home/losses.again"
 printf '%8s  %-20s  %-20s\n' step "first run" "resumed run"
@@ -109,7 +111,7 @@ echo "equal to the last digit"
 
 say "7. What it writes"
 for prompt in "To open a document, " "The package manager " "要打开文件，" "选择"; do
-  printf '\n\033[36m%s\033[0m' "$prompt"
+  echo
   "$belay" generate "$run" --prompt "$prompt" --max-tokens 60 --temperature 0.7 --top-k 40 --seed 1
 done
 

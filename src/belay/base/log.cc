@@ -53,6 +53,10 @@ void set_level(Level level) {
   instance().logger->set_level(translate(level));
 }
 
+bool enabled(Level level) {
+  return instance().logger->should_log(translate(level));
+}
+
 void set_file(const std::string& path) {
   auto& sinks = instance().logger->sinks();
   sinks.resize(1);

@@ -12,6 +12,7 @@ namespace belay::log {
 enum class Level { debug, info, warn, error, off };
 
 void set_level(Level level);
+[[nodiscard]] bool enabled(Level level);
 // Also writes every message to this file (the run directory's log.txt); empty stops that.
 void set_file(const std::string& path);
 // Called before each message, so that a progress bar can clear its line; null: nothing.

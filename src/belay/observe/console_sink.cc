@@ -71,6 +71,11 @@ class ConsoleSink final : public MetricSink {
  public:
   explicit ConsoleSink(const ConsoleOptions& options)
       : options_(options), live_(isatty(STDERR_FILENO) != 0) {
+    if (!log::enabled(log::Level::info)) {
+      live_ = false;
+      options_.every = 0;
+      quiet_ = true;
+    }
     if (live_) log::set_before_write([] { emit(kClear); });
   }
   ~ConsoleSink() override { log::set_before_write(nullptr); }
@@ -192,7 +197,7 @@ class ConsoleSink final : public MetricSink {
     line_.append("  (");
     line_.append(ms * 1e-3, 1);
     line_.append("s)\n");
-    emit(line_.view());
+    if (!quiet_) emit(line_.view());
   }
 
   struct Sample {
@@ -203,6 +208,7 @@ class ConsoleSink final : public MetricSink {
 
   ConsoleOptions options_;
   bool live_;
+  bool quiet_ = false;
   bool first_ = true;
   std::int64_t last_step_ = 0;
   Clock::time_point shown_;

@@ -25,7 +25,8 @@ struct ConsoleOptions {
   bool color = true;
 };
 
-// A live bar on a terminal, plain lines elsewhere; on stderr.
+// A live bar on a terminal, plain lines elsewhere; on stderr. Silent where log messages of level
+// info are.
 std::unique_ptr<MetricSink> make_console_sink(const ConsoleOptions& options);
 
 }  // namespace belay
