@@ -14,6 +14,7 @@ void add_bench(CLI::App& app) {
   bench->footer("Example:\n  belay bench gemm --model gpt2-124m --dtype bf16");
   add_bench_gemm(*bench);
   add_bench_train(*bench);
+  add_bench_data(*bench);
 }
 
 }  // namespace belay

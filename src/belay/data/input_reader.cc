@@ -15,9 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kBatchBytes = std::size_t{1} << 20;
+constexpr std::size_t kBatchBytes = std::size_t{1} << 18;
 constexpr std::size_t kChunkBytes = std::size_t{1} << 18;
-constexpr std::int64_t kTokensPerPart = std::int64_t{1} << 18;
+constexpr std::int64_t kTokensPerPart = std::int64_t{1} << 16;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool is_blank(char letter) {

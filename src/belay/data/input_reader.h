@@ -1,6 +1,7 @@
 #pragma once
-// InputReader: the files given to `belay pack` as batches of documents, about a megabyte each, in
-// the order of the files. One thread reads; what is costly (JSON, tokenising) is left to others.
+// InputReader: the files given to `belay pack` as batches of documents, a quarter of a megabyte
+// each, in the order of the files. One thread reads; what is costly (JSON, tokenising) is left to
+// others.
 
 #include <cstdint>
 #include <memory>
