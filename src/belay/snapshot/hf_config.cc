@@ -150,6 +150,21 @@ void read_llama_like(ConfigFields& fields, ModelConfig& config) {
   fields.ignore({"pretraining_tp"});
 }
 
+// Each size is limited above, their products are here: everything later counts in 64 bits.
+void check_size(const ModelConfig& config, const std::string& path) {
+  constexpr double kMaxParameters = 1e15;
+  const auto hidden = static_cast<double>(config.hidden);
+  const double heads = static_cast<double>(config.heads + config.kv_heads);
+  const double layer =
+      2 * heads * static_cast<double>(config.head_dim) + 3 * static_cast<double>(config.ffn) + 4;
+  const double rows = 2.0 * static_cast<double>(config.vocab) + static_cast<double>(config.seq_len);
+  const double parameters = hidden * (static_cast<double>(config.layers) * layer + rows);
+  if (parameters > kMaxParameters) {
+    fail(ExitCode::data, "{}: this model would have about {:.2g} parameters; up to {:.2g} are read",
+         path, parameters, kMaxParameters);
+  }
+}
+
 }  // namespace
 
 ModelConfig parse_hf_config(std::string_view json, const std::string& path) {
@@ -196,6 +211,7 @@ ModelConfig parse_hf_config(std::string_view json, const std::string& path) {
   } catch (const Error& error) {
     fail(ExitCode::data, "{}: {}", path, error.what());
   }
+  check_size(config, path);
   return config;
 }
 

@@ -136,6 +136,8 @@ TEST(HfConfigTest, RefusesByName) {
       {llama(R"("num_hidden_layers":18446744073709551615)"),
        "num_hidden_layers is 1844674407370955"},
       {llama(R"("num_hidden_layers":1000000000)"), "at most 10000"},
+      {llama(R"("intermediate_size":16777216,"head_dim":16777216,"num_attention_heads":16777216)"),
+       "this model would have about"},
       {llama(R"("rms_norm_eps":0)"), "norm_eps"},
       {llama(R"("rope_theta":-1)"), "rope_theta is -1"},
       {llama(R"("partial_rotary_factor":0.5)"), "partial_rotary_factor is 0.5"},
