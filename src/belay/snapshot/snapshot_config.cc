@@ -13,7 +13,6 @@ std::span<const config::Field> SnapshotConfig::fields() {
   static const config::Field kFields[] = {
       field<&SnapshotConfig::on_failure>("on_failure", "when a snapshot cannot be written",
                                          config::one_of(kOnFailure)),
-      field<&SnapshotConfig::verify>("verify", "check every file's hash before resuming"),
   };
   return kFields;
 }

@@ -12,7 +12,6 @@ enum class OnFailure : std::uint8_t { stop, proceed };
 
 struct SnapshotConfig {
   OnFailure on_failure = OnFailure::stop;
-  bool verify = true;
 
   static constexpr std::string_view kSection = "snapshot";
   static std::span<const config::Field> fields();
