@@ -80,7 +80,10 @@ HWY_NOINLINE void gemm_columns(Left<T> a, Right<T> b, Result c, std::int64_t row
     a.data += by * a.row;
     c.data += by * c.stride;
   };
-  for (; rows >= 6; advance(6)) gemm_block<6, kVectors>(a, b, c, depth);
+  while (rows >= 6) {
+    gemm_block<6, kVectors>(a, b, c, depth);
+    advance(6);
+  }
   if (rows >= 4) {
     gemm_block<4, kVectors>(a, b, c, depth);
     advance(4);
@@ -104,13 +107,19 @@ HWY_INLINE void gemm(Left<T> a, Right<T> b, Result c, std::int64_t rows, std::in
   };
   // With 32 registers a block of four steps fits; with 16 only one does.
   if constexpr (kStepVectors == 1) {
-    for (; columns >= 4 * kStep; advance(4 * kStep)) gemm_columns<4>(a, b, c, rows, depth);
+    while (columns >= 4 * kStep) {
+      gemm_columns<4>(a, b, c, rows, depth);
+      advance(4 * kStep);
+    }
     if (columns >= 2 * kStep) {
       gemm_columns<2>(a, b, c, rows, depth);
       advance(2 * kStep);
     }
   }
-  for (; columns >= kStep; advance(kStep)) gemm_columns<kStepVectors>(a, b, c, rows, depth);
+  while (columns >= kStep) {
+    gemm_columns<kStepVectors>(a, b, c, rows, depth);
+    advance(kStep);
+  }
 }
 
 }  // namespace belay::attention::HWY_NAMESPACE
