@@ -127,7 +127,7 @@ struct BackwardPairScratch {
 // tile) items. With few heads the items are dealt to several shares, each with its own sums, so
 // that there is work for more threads; the sums of the shares are then added in order.
 struct BackwardSplit {
-  static constexpr std::int64_t kPieces = 16;    // wanted, whatever the machine
+  static constexpr std::int64_t kPieces = 12;    // wanted, whatever the machine
   static constexpr std::int64_t kMaxShares = 8;  // each costs memory for d_k and d_v
 
   std::int64_t group;   // heads per kv head
