@@ -1,0 +1,114 @@
+// belay bench ops: the fused operators against the machine's own memory and arithmetic.
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "belay/base/error.h"
+#include "belay/base/parallel.h"
+#include "belay/cli/bench.h"
+#include "belay/device/ops_bench.h"
+
+namespace belay {
+namespace {
+
+struct Options {
+  std::string op;
+  std::string dtype = "both";
+  bool json = false;
+};
+
+std::vector<DType> wanted_dtypes(const std::string& text) {
+  if (text == "both") return {DType::f32, DType::bf16};
+  const auto dtype = parse_dtype(text);
+  if (dtype == DType::f32 || dtype == DType::bf16) return {*dtype};
+  fail(ExitCode::usage, "--dtype {}: choose f32, bf16 or both", text);
+}
+
+void check_op(const std::string& op) {
+  const auto names = benched_ops();
+  if (op.empty() || std::find(names.begin(), names.end(), op) != names.end()) return;
+  std::string valid;
+  for (const std::string_view name : names) {
+    valid += (valid.empty() ? "" : ", ") + std::string(name);
+  }
+  fail(ExitCode::usage, "--op {}: no such operator; choose one of {}", op, valid);
+}
+
+nlohmann::json json_of(const MachineRates& rates) {
+  return {{"memory_bytes_per_s", rates.memory_bytes_per_s},
+          {"read_bytes_per_s", rates.read_bytes_per_s},
+          {"copy_bytes_per_s", rates.copy_bytes_per_s},
+          {"triad_bytes_per_s", rates.triad_bytes_per_s},
+          {"gemm_f32_flops_per_s", rates.gemm_f32_flops_per_s},
+          {"gemm_bf16_flops_per_s", rates.gemm_bf16_flops_per_s}};
+}
+
+nlohmann::json json_of(const OpTiming& timing) {
+  return {{"op", timing.op},
+          {"shape", timing.shape},
+          {"dtype", name_of(timing.dtype)},
+          {"kernel", timing.kernel},
+          {"time_us", timing.seconds * 1e6},
+          {"flops", timing.cost.flops},
+          {"bytes", timing.cost.bytes},
+          {"gflops_per_s", timing.cost.flops / timing.seconds * 1e-9},
+          {"gb_per_s", timing.cost.bytes / timing.seconds * 1e-9},
+          {"bound", timing.memory_bound ? "memory" : "compute"},
+          {"fraction_of_bound", timing.fraction_of_bound()}};
+}
+
+void print_row(const OpTiming& timing) {
+  fmt::print("{:20} {:32} {:4} {:>9.0f} {:>8.1f} {:>7.1f} {:>8.1f}  {:7} {:>5.2f}\n", timing.op,
+             timing.shape, name_of(timing.dtype), timing.seconds * 1e6, timing.cost.bytes * 1e-6,
+             timing.cost.bytes / timing.seconds * 1e-9, timing.cost.flops / timing.seconds * 1e-9,
+             timing.memory_bound ? "memory" : "compute", timing.fraction_of_bound());
+  std::fflush(stdout);
+}
+
+void run(const Options& options) {
+  const std::vector<DType> dtypes = wanted_dtypes(options.dtype);
+  check_op(options.op);
+  const MachineRates rates = measure_rates();
+  if (!options.json) {
+    fmt::print("{} threads; memory {:.1f} GB/s, matrix products {:.0f} GFLOP/s f32, {:.0f} bf16\n",
+               thread_count(), rates.memory_bytes_per_s * 1e-9, rates.gemm_f32_flops_per_s * 1e-9,
+               rates.gemm_bf16_flops_per_s * 1e-9);
+    fmt::print("{:20} {:32} {:4} {:>9} {:>8} {:>7} {:>8}  {:7} {:>5}\n", "op", "shape", "type",
+               "time us", "MB", "GB/s", "GFLOP/s", "bound", "of it");
+  }
+  nlohmann::json results = nlohmann::json::array();
+  bench_ops(options.op, dtypes, rates, [&](const OpTiming& timing) {
+    options.json ? results.push_back(json_of(timing)) : print_row(timing);
+  });
+  if (options.json) {
+    const nlohmann::json document = {
+        {"threads", thread_count()}, {"rates", json_of(rates)}, {"ops", results}};
+    fmt::print("{}\n", document.dump(2));
+  }
+}
+
+}  // namespace
+
+void add_bench_ops(CLI::App& bench) {
+  CLI::App* command = bench.add_subcommand(
+      "ops", "Time every fused operator against the measured roofline of this machine");
+  const auto options = std::make_shared<Options>();
+  command->add_option("--op", options->op, "One operator only, as norm_forward");
+  command->add_option("--dtype", options->dtype, "Storage type: f32, bf16 or both")
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "Print one JSON document");
+  command->footer(
+      "`of it` is the time that the roofline allows over the time taken. The roofline's sides are\n"
+      "the memory bandwidth and the matrix-product rate measured at the start of the same run.\n"
+      "Example:\n  belay bench ops --op adamw --json");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace belay
