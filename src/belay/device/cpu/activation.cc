@@ -16,70 +16,70 @@ HWY_BEFORE_NAMESPACE();
 namespace belay::HWY_NAMESPACE {
 
 // One run of `count` elements; `up` is null for the plain form.
-template <Activation kKind, class T>
-void forward_run(const T* gate, const T* up, T* dst, std::int64_t count, bool stream) {
-  const auto body = [&](auto access, std::int64_t i) HWY_ATTR {
-    Vec value = activation_value<kKind>(access.load(gate + i));
-    if (up != nullptr) value = hn::Mul(value, access.load(up + i));
+template <Activation kKind, bool kGated, bool kStream, class T>
+void forward_run(const T* gate, const T* up, T* dst, std::int64_t count) {
+  for_packs<kStream>(dst, count, [&](auto access, std::int64_t i) HWY_ATTR {
+    const Pack x = access.load(gate + i);
+    Pack value{activation_value<kKind>(x.first), activation_value<kKind>(x.second)};
+    if constexpr (kGated) {
+      const Pack factor = access.load(up + i);
+      value = {hn::Mul(value.first, factor.first), hn::Mul(value.second, factor.second)};
+    }
     access.store(value, dst + i);
-  };
-  if (stream) {
-    for_vectors_streaming(dst, count, body);
-  } else {
-    for_vectors(count, body);
-  }
+  });
 }
 
-template <Activation kKind, class T>
-void backward_run(const T* src, const T* d_dst, T* d_src, std::int64_t count, bool stream) {
-  const auto body = [&](auto access, std::int64_t i) HWY_ATTR {
-    const Vec slope = activation_value_and_slope<kKind>(access.load(src + i)).slope;
-    access.store(hn::Mul(access.load(d_dst + i), slope), d_src + i);
-  };
-  if (stream) {
-    for_vectors_streaming(d_src, count, body);
-  } else {
-    for_vectors(count, body);
-  }
+template <Activation kKind, bool kStream, class T>
+void backward_run(const T* src, const T* d_dst, T* d_src, std::int64_t count) {
+  for_packs<kStream>(d_src, count, [&](auto access, std::int64_t i) HWY_ATTR {
+    const Pack x = access.load(src + i);
+    const Pack d = access.load(d_dst + i);
+    const Vec slope0 = activation_value_and_slope<kKind>(x.first).slope;
+    const Vec slope1 = activation_value_and_slope<kKind>(x.second).slope;
+    access.store(Pack{hn::Mul(d.first, slope0), hn::Mul(d.second, slope1)}, d_src + i);
+  });
 }
 
 template <Activation kKind, class T>
 void gated_backward_run(const T* gate, const T* up, const T* d_dst, T* d_gate, T* d_up,
                         std::int64_t count) {
-  for_vectors(count, [&](auto access, std::int64_t i) HWY_ATTR {
-    const auto [value, slope] = activation_value_and_slope<kKind>(access.load(gate + i));
-    const Vec d = access.load(d_dst + i);
-    const Vec d_times_up = hn::Mul(d, access.load(up + i));
-    access.store(hn::Mul(d_times_up, slope), d_gate + i);
-    access.store(hn::Mul(d, value), d_up + i);
+  for_packs<false>(d_gate, count, [&](auto access, std::int64_t i) HWY_ATTR {
+    const Pack x = access.load(gate + i);
+    const Pack u = access.load(up + i);
+    const Pack d = access.load(d_dst + i);
+    const ValueAndSlope act0 = activation_value_and_slope<kKind>(x.first);
+    const ValueAndSlope act1 = activation_value_and_slope<kKind>(x.second);
+    access.store(Pack{hn::Mul(hn::Mul(d.first, u.first), act0.slope),
+                      hn::Mul(hn::Mul(d.second, u.second), act1.slope)},
+                 d_gate + i);
+    access.store(Pack{hn::Mul(d.first, act0.value), hn::Mul(d.second, act1.value)}, d_up + i);
   });
 }
 
 // The plain form knows no rows; the gated one does, because gate and up lie side by side in each.
-template <Activation kKind, class T>
+template <Activation kKind, bool kStream, class T>
 void forward(const ActivationForwardArgs& args) {
   const T* src = args.src.as<T>();
   T* dst = args.dst.as<T>();
   const std::int64_t ffn = args.dst.dim(1);
-  const bool stream = streams(args.dst);
   if (args.gated) {
     parallel_ranges(args.dst.dim(0), rows_per_piece(ffn), [&](Range rows) HWY_ATTR {
       for (std::int64_t t = rows.begin; t < rows.end; ++t) {
         const T* gate = src + 2 * t * ffn;
-        forward_run<kKind>(gate, gate + ffn, dst + t * ffn, ffn, stream);
+        forward_run<kKind, true, kStream>(gate, gate + ffn, dst + t * ffn, ffn);
       }
-      if (stream) hwy::FlushStream();
+      if (kStream) hwy::FlushStream();
     });
   } else {
     parallel_ranges(args.dst.elements(), kPieceElements, [&](Range run) HWY_ATTR {
-      const T* none = nullptr;
-      forward_run<kKind>(src + run.begin, none, dst + run.begin, run.size(), stream);
-      if (stream) hwy::FlushStream();
+      const T* gate = src + run.begin;
+      forward_run<kKind, false, kStream>(gate, gate, dst + run.begin, run.size());
+      if (kStream) hwy::FlushStream();
     });
   }
 }
 
-template <Activation kKind, class T>
+template <Activation kKind, bool kStream, class T>
 void backward(const ActivationBackwardArgs& args) {
   const T* src = args.src.as<T>();
   const T* d_dst = args.d_dst.as<T>();
@@ -94,45 +94,56 @@ void backward(const ActivationBackwardArgs& args) {
       }
     });
   } else {
-    const bool stream = streams(args.d_src) && args.d_src.data != args.src.data;
     parallel_ranges(args.d_dst.elements(), kPieceElements, [&](Range run) HWY_ATTR {
-      backward_run<kKind>(src + run.begin, d_dst + run.begin, d_src + run.begin, run.size(),
-                          stream);
-      if (stream) hwy::FlushStream();
+      backward_run<kKind, kStream>(src + run.begin, d_dst + run.begin, d_src + run.begin,
+                                   run.size());
+      if (kStream) hwy::FlushStream();
     });
   }
 }
 
-template <class T>
+template <bool kStream, class T>
 void forward_of_kind(const ActivationForwardArgs& args) {
   switch (args.kind) {
     case Activation::gelu_tanh:
-      return forward<Activation::gelu_tanh, T>(args);
+      return forward<Activation::gelu_tanh, kStream, T>(args);
     case Activation::gelu_erf:
-      return forward<Activation::gelu_erf, T>(args);
+      return forward<Activation::gelu_erf, kStream, T>(args);
     case Activation::silu:
-      return forward<Activation::silu, T>(args);
+      return forward<Activation::silu, kStream, T>(args);
   }
 }
 
-template <class T>
+template <bool kStream, class T>
 void backward_of_kind(const ActivationBackwardArgs& args) {
   switch (args.kind) {
     case Activation::gelu_tanh:
-      return backward<Activation::gelu_tanh, T>(args);
+      return backward<Activation::gelu_tanh, kStream, T>(args);
     case Activation::gelu_erf:
-      return backward<Activation::gelu_erf, T>(args);
+      return backward<Activation::gelu_erf, kStream, T>(args);
     case Activation::silu:
-      return backward<Activation::silu, T>(args);
+      return backward<Activation::silu, kStream, T>(args);
   }
 }
 
+// In place, the lines are in the cache already.
+template <class T>
+void forward_as(const ActivationForwardArgs& args) {
+  streams(args.dst) ? forward_of_kind<true, T>(args) : forward_of_kind<false, T>(args);
+}
+template <class T>
+void backward_as(const ActivationBackwardArgs& args) {
+  const bool in_place = args.d_src.data == args.src.data;
+  streams(args.d_src) && !in_place ? backward_of_kind<true, T>(args)
+                                   : backward_of_kind<false, T>(args);
+}
+
 void activation_forward(const ActivationForwardArgs& args) {
-  args.src.dtype == DType::f32 ? forward_of_kind<float>(args) : forward_of_kind<Bf16>(args);
+  args.src.dtype == DType::f32 ? forward_as<float>(args) : forward_as<Bf16>(args);
 }
 
 void activation_backward(const ActivationBackwardArgs& args) {
-  args.src.dtype == DType::f32 ? backward_of_kind<float>(args) : backward_of_kind<Bf16>(args);
+  args.src.dtype == DType::f32 ? backward_as<float>(args) : backward_as<Bf16>(args);
 }
 
 }  // namespace belay::HWY_NAMESPACE

@@ -1,6 +1,8 @@
 // Softmax cross-entropy and its gradient. Two passes over a row: the first finds the log-sum-exp
 // block by block with a running maximum (Milakov & Gimelshein, arXiv:1805.02867), the second writes
-// the gradient. A row of usual width is still in the second-level cache for the second pass.
+// the gradient. A row of usual width is still in the second-level cache for the second pass. Where
+// the gradient is stored in f32 the first pass leaves the exponentials there, each block relative
+// to its own maximum, and the second only scales them; bf16 would lose precision that way.
 
 #include <cmath>
 #include <limits>
@@ -51,24 +53,81 @@ HWY_INLINE float largest_of(const T* x, std::int64_t count) {
   return largest;
 }
 
+// Adds a block to the statistics; e_at(access, i) gives exp(x[i] - shift) and may keep it.
+template <class T, class ExpAt>
+HWY_INLINE void add_block(const T* block, std::int64_t count, SoftmaxStats& stats,
+                          const ExpAt& e_at) {
+  const float largest = largest_of(block, count);
+  if (largest > stats.largest) {
+    const double fall = static_cast<double>(stats.largest) - static_cast<double>(largest);
+    stats = {largest, stats.sum * std::exp(fall)};
+  }
+  const Vec shift = splat(stats.largest);
+  // NaN anywhere survives into the sum.
+  stats.sum += static_cast<double>(sum_over(count, [&](auto access, std::int64_t i) HWY_ATTR {
+    return e_at(access, i, exp_nonpositive(hn::Sub(access.load(block + i), shift)));
+  }));
+}
+
 template <class T>
 SoftmaxStats softmax_stats(const T* x, std::int64_t vocab) {
   SoftmaxStats stats{std::numeric_limits<float>::lowest(), 0};
   for (std::int64_t begin = 0; begin < vocab; begin += kBlock) {
-    const T* block = x + begin;
-    const std::int64_t count = std::min(kBlock, vocab - begin);
-    const float largest = largest_of(block, count);
-    if (largest > stats.largest) {
-      const double fall = static_cast<double>(stats.largest) - static_cast<double>(largest);
-      stats = {largest, stats.sum * std::exp(fall)};
-    }
-    const Vec shift = splat(stats.largest);
-    // NaN anywhere survives into the sum.
-    stats.sum += static_cast<double>(sum_over(count, [&](auto access, std::int64_t i) HWY_ATTR {
-      return exp_nonpositive(hn::Sub(access.load(block + i), shift));
-    }));
+    add_block(x + begin, std::min(kBlock, vocab - begin), stats,
+              [](auto, std::int64_t, Vec e) HWY_ATTR { return e; });
   }
   return stats;
+}
+
+// The same; leaves exp(x - shifts[block]) in e. There is room for kMaxBlocks shifts.
+constexpr std::int64_t kMaxBlocks = 256;
+template <class T>
+SoftmaxStats softmax_stats_keeping(const T* x, std::int64_t vocab, float* e, float* shifts) {
+  SoftmaxStats stats{std::numeric_limits<float>::lowest(), 0};
+  for (std::int64_t begin = 0; begin < vocab; begin += kBlock) {
+    float* kept = e + begin;
+    add_block(x + begin, std::min(kBlock, vocab - begin), stats,
+              [&](auto access, std::int64_t i, Vec value) HWY_ATTR {
+                access.store(value, kept + i);
+                return value;
+              });
+    shifts[begin / kBlock] = stats.largest;
+  }
+  return stats;
+}
+
+// e *= factor * exp(shift of the block - largest)
+HWY_INLINE void scale_blocks(float* e, std::int64_t vocab, const float* shifts, float largest,
+                             double factor) {
+  for (std::int64_t begin = 0; begin < vocab; begin += kBlock) {
+    const double fall = static_cast<double>(shifts[begin / kBlock]) - static_cast<double>(largest);
+    const Vec block_factor = splat(static_cast<float>(factor * std::exp(fall)));
+    float* block = e + begin;
+    for_vectors(std::min(kBlock, vocab - begin), [&](auto access, std::int64_t i) HWY_ATTR {
+      access.store(hn::Mul(access.load(block + i), block_factor), block + i);
+    });
+  }
+}
+
+// d_x = factor * exp(x - largest)
+template <class From, class To>
+HWY_INLINE void write_softmax(const From* x, To* d_x, std::int64_t vocab, float largest,
+                              double factor) {
+  const Vec shift = splat(largest);
+  const Vec scale = splat(static_cast<float>(factor));
+  if constexpr (std::is_same_v<From, To>) {
+    for_packs<false>(d_x, vocab, [&](auto access, std::int64_t i) HWY_ATTR {
+      const Pack logits = access.load(x + i);
+      access.store(Pack{hn::Mul(exp_nonpositive(hn::Sub(logits.first, shift)), scale),
+                        hn::Mul(exp_nonpositive(hn::Sub(logits.second, shift)), scale)},
+                   d_x + i);
+    });
+  } else {
+    for_vectors(vocab, [&](auto access, std::int64_t i) HWY_ATTR {
+      const Vec e = exp_nonpositive(hn::Sub(access.load(x + i), shift));
+      access.store(hn::Mul(e, scale), d_x + i);
+    });
+  }
 }
 
 template <class From, class To>
@@ -83,14 +142,21 @@ void cross_entropy_row(const CrossEntropyArgs& args, std::int64_t row) {
     if (d_x != nullptr) std::memset(d_x, 0, static_cast<std::size_t>(vocab) * sizeof(To));
     return;
   }
-  const SoftmaxStats stats = softmax_stats(x, vocab);
-  const double log_sum = std::log(stats.sum);
-  float target_logit;
+  float target_logit;  // read now: the gradient may overwrite it
   if constexpr (std::is_same_v<From, float>) {
     target_logit = x[target];
   } else {
     target_logit = to_float(x[target]);
   }
+  const bool keep = std::is_same_v<To, float> && d_x != nullptr && vocab <= kMaxBlocks * kBlock;
+  float shifts[kMaxBlocks];
+  SoftmaxStats stats;
+  if constexpr (std::is_same_v<To, float>) {
+    stats = keep ? softmax_stats_keeping(x, vocab, d_x, shifts) : softmax_stats(x, vocab);
+  } else {
+    stats = softmax_stats(x, vocab);
+  }
+  const double log_sum = std::log(stats.sum);
   const double below = static_cast<double>(target_logit) - static_cast<double>(stats.largest);
   nll = static_cast<float>(log_sum - below);
   if (d_x == nullptr) return;
@@ -98,12 +164,11 @@ void cross_entropy_row(const CrossEntropyArgs& args, std::int64_t row) {
   const double lse = static_cast<double>(stats.largest) + log_sum;
   const double slope = 1.0 + 2.0 * static_cast<double>(args.z_loss) * lse;
   const double scale = static_cast<double>(args.scale);
-  const Vec factor = splat(static_cast<float>(scale * slope / stats.sum));
-  const Vec shift = splat(stats.largest);
-  for_vectors(vocab, [&](auto access, std::int64_t i) HWY_ATTR {
-    const Vec e = exp_nonpositive(hn::Sub(access.load(x + i), shift));
-    access.store(hn::Mul(e, factor), d_x + i);
-  });
+  const double factor = scale * slope / stats.sum;
+  if constexpr (std::is_same_v<To, float>) {
+    if (keep) scale_blocks(d_x, vocab, shifts, stats.largest, factor);
+  }
+  if (!keep) write_softmax(x, d_x, vocab, stats.largest, factor);
   const double p = std::exp(below - log_sum);
   const auto d_target = static_cast<float>(scale * (slope * p - 1.0));
   if constexpr (std::is_same_v<To, float>) {

@@ -18,63 +18,104 @@
 HWY_BEFORE_NAMESPACE();
 namespace belay::HWY_NAMESPACE {
 
-template <class T>
-void normalise_row(const NormForwardArgs& args, std::int64_t row, bool stream) {
-  const std::int64_t hidden = args.src.dim(1);
-  const std::int64_t base = row * hidden;
-  const auto width = static_cast<float>(hidden);
-  const T* src = args.src.as<T>() + base;
-  const T* x = src;
-  float total = 0;
-  if (!args.sum.empty()) {
-    const T* residual = args.residual.as<T>() + base;
-    T* sum = args.sum.as<T>() + base;
-    x = sum;
-    // The sum counts as stored, so that the backward pass sees the same values.
-    total = sum_over(hidden, [&](auto access, std::int64_t i) HWY_ATTR {
-      access.store(hn::Add(access.load(src + i), access.load(residual + i)), sum + i);
-      return access.load(sum + i);
-    });
-  } else if (args.kind == NormKind::layer) {
-    total = sum_over(hidden,
-                     [&](auto access, std::int64_t i) HWY_ATTR { return access.load(src + i); });
+// Widest row whose values are kept in f32 between the passes; wider ones are read again.
+constexpr std::int64_t kRowElements = 4096;
+
+// Runs body over a row that is written at dst.
+template <class T, class Body>
+HWY_INLINE void over_row(bool stream, const T* dst, std::int64_t count, const Body& body) {
+  if (stream) {
+    for_vectors_streaming(dst, count, body);
+  } else {
+    for_vectors(count, body);
   }
+}
+
+struct RowStatistics {
+  float mean;
+  float rstd;
+};
+
+// From the row's total and a second pass over its values.
+template <class T>
+HWY_INLINE RowStatistics statistics_of(const NormForwardArgs& args, const T* x, float total) {
+  const std::int64_t hidden = args.src.dim(1);
+  const auto width = static_cast<float>(hidden);
   const float mean = args.kind == NormKind::layer ? total / width : 0.0F;
   const Vec centre = splat(mean);
   const float squares = sum_over(hidden, [&](auto access, std::int64_t i) HWY_ATTR {
     const Vec centred = hn::Sub(access.load(x + i), centre);
     return hn::Mul(centred, centred);
   });
-  const float rstd = 1.0F / std::sqrt(squares / width + args.eps);
-  if (!args.mean.empty()) args.mean.as<float>()[row] = mean;
-  args.rstd.as<float>()[row] = rstd;
+  return {mean, 1.0F / std::sqrt(squares / width + args.eps)};
+}
 
+// dst = (x - mean) rstd weight (+ bias), and the statistics as the backward pass wants them.
+template <class From, class T>
+HWY_INLINE void write_normalised(const NormForwardArgs& args, std::int64_t row, const From* x,
+                                 RowStatistics statistics, bool stream) {
+  const std::int64_t hidden = args.src.dim(1);
+  if (!args.mean.empty()) args.mean.as<float>()[row] = statistics.mean;
+  args.rstd.as<float>()[row] = statistics.rstd;
   const float* weight = args.weight.as<float>();
   const float* bias = args.bias.as<float>();
-  T* dst = args.dst.as<T>() + base;
-  const Vec scale = splat(rstd);
-  const auto apply = [&](auto access, std::int64_t i) HWY_ATTR {
+  T* dst = args.dst.as<T>() + row * hidden;
+  const Vec centre = splat(statistics.mean);
+  const Vec scale = splat(statistics.rstd);
+  over_row(stream, dst, hidden, [&](auto access, std::int64_t i) HWY_ATTR {
     const Vec xhat = hn::Mul(hn::Sub(access.load(x + i), centre), scale);
     const Vec w = access.load(weight + i);
     access.store(bias == nullptr ? hn::Mul(xhat, w) : hn::MulAdd(xhat, w, access.load(bias + i)),
                  dst + i);
-  };
-  if (stream) {
-    for_vectors_streaming(dst, hidden, apply);
-  } else {
-    for_vectors(hidden, apply);
+  });
+}
+
+template <class T>
+void normalise_row(const NormForwardArgs& args, std::int64_t row, bool stream, float* kept) {
+  const std::int64_t hidden = args.src.dim(1);
+  const T* src = args.src.as<T>() + row * hidden;
+  if (args.sum.empty()) {
+    const float total = args.kind == NormKind::layer
+                            ? sum_over(hidden, [&](auto access, std::int64_t i)
+                                                   HWY_ATTR { return access.load(src + i); })
+                            : 0.0F;
+    write_normalised<T, T>(args, row, src, statistics_of(args, src, total), stream);
+    return;
   }
+  const T* residual = args.residual.as<T>() + row * hidden;
+  T* sum = args.sum.as<T>() + row * hidden;
+  if (kept == nullptr) {
+    const float total = sum_over(hidden, [&](auto access, std::int64_t i) HWY_ATTR {
+      access.store(hn::Add(access.load(src + i), access.load(residual + i)), sum + i);
+      return access.load(sum + i);
+    });
+    write_normalised<T, T>(args, row, sum, statistics_of(args, sum, total), stream);
+    return;
+  }
+  Vec total = hn::Zero(kF32);
+  const bool in_place = sum == residual || sum == src;  // those lines are in the cache already
+  over_row(stream && !in_place, sum, hidden, [&](auto access, std::int64_t i) HWY_ATTR {
+    // The sum counts as stored, so that the backward pass sees the same values.
+    const Vec x =
+        access.store_rounded(hn::Add(access.load(src + i), access.load(residual + i)), sum + i);
+    access.keep_in(x, kept + i);
+    total = hn::Add(total, access.keep(x));
+  });
+  const RowStatistics statistics = statistics_of<float>(args, kept, sum_of_lanes(total));
+  write_normalised<float, T>(args, row, kept, statistics, stream);
 }
 
 void norm_forward(const NormForwardArgs& args) {
   const std::int64_t hidden = args.src.dim(1);
   const bool stream = streams(args.dst);
   parallel_ranges(args.src.dim(0), rows_per_piece(hidden), [&](Range rows) HWY_ATTR {
+    alignas(64) float row_values[kRowElements];
+    float* kept = hidden <= kRowElements ? row_values : nullptr;
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       if (args.src.dtype == DType::f32) {
-        normalise_row<float>(args, row, stream);
+        normalise_row<float>(args, row, stream, kept);
       } else {
-        normalise_row<Bf16>(args, row, stream);
+        normalise_row<Bf16>(args, row, stream, kept);
       }
     }
     if (stream) hwy::FlushStream();

@@ -14,9 +14,10 @@ namespace belay {
 // enough that two threads finish together.
 inline constexpr std::int64_t kPieceElements = std::int64_t{1} << 15;
 
-// From this size on a result will not be in a cache when it is next read, so it is written past
-// the caches; that saves reading the lines it overwrites.
-inline constexpr std::size_t kStreamBytes = std::size_t{24} << 20;
+// From this size on a result is written past the caches, which saves reading the lines that it
+// overwrites: by the time it is read again most of it would have left the second-level caches, and
+// a third-level cache is better left to weights.
+inline constexpr std::size_t kStreamBytes = std::size_t{8} << 20;
 
 inline bool streams(const Tensor& dst) {
   return dst.bytes() >= kStreamBytes;

@@ -9,6 +9,7 @@
 #define BELAY_DEVICE_CPU_SIMD_H_
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -40,15 +41,26 @@ HWY_INLINE Vec widen(hn::Vec<HalfU16> bits) {
   return hn::BitCast(kF32, hn::ShiftLeft<16>(hn::PromoteTo(U32(), bits)));
 }
 
-// Rounds to nearest even like to_bf16(); NaN stays NaN.
-HWY_INLINE hn::Vec<HalfU16> narrow(Vec value) {
+// The bits of f32 values rounded to bf16, to nearest even like to_bf16(), in the upper halves; the
+// lower halves are garbage. A NaN made by arithmetic keeps its quiet bit as it is.
+HWY_INLINE hn::Vec<U32> rounded_bits(Vec value) {
   const U32 d;
   const auto bits = hn::BitCast(d, value);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
-  const auto rounded = hn::Add(hn::Add(bits, hn::Set(d, 0x7fff)), odd);
-  const auto quiet = hn::Or(bits, hn::Set(d, 0x00400000));
-  const auto is_nan = hn::RebindMask(d, hn::IsNaN(value));
-  return hn::TruncateTo(HalfU16(), hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded)));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7fff)));
+  return hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(value)), bits, rounded);
+}
+
+HWY_INLINE hn::Vec<HalfU16> upper_halves(hn::Vec<U32> bits) {
+  return hn::TruncateTo(HalfU16(), hn::ShiftRight<16>(bits));
+}
+
+HWY_INLINE hn::Vec<HalfU16> narrow(Vec value) {
+  return upper_halves(rounded_bits(value));
+}
+
+HWY_INLINE Vec value_of_rounded(hn::Vec<U32> bits) {
+  return hn::BitCast(kF32, hn::And(bits, hn::Set(U32(), 0xffff0000U)));
 }
 
 // Whole vectors.
@@ -59,8 +71,20 @@ struct Whole {
   HWY_INLINE void store(Vec value, Bf16* dst) const {
     hn::StoreU(narrow(value), HalfU16(), &dst->bits);
   }
+  // Returns the value as stored.
+  HWY_INLINE Vec store_rounded(Vec value, float* dst) const {
+    store(value, dst);
+    return value;
+  }
+  HWY_INLINE Vec store_rounded(Vec value, Bf16* dst) const {
+    const auto bits = rounded_bits(value);
+    hn::StoreU(upper_halves(bits), HalfU16(), &dst->bits);
+    return value_of_rounded(bits);
+  }
   // The value in the lanes that count, 0 in the others.
   HWY_INLINE Vec keep(Vec value) const { return value; }
+  // Writes to scratch memory, which is never streamed.
+  HWY_INLINE void keep_in(Vec value, float* scratch) const { hn::StoreU(value, kF32, scratch); }
 };
 
 // Whole vectors, written past the caches; the destination is aligned to a vector.
@@ -68,6 +92,15 @@ struct Streaming : Whole {
   HWY_INLINE void store(Vec value, float* dst) const { hn::Stream(value, kF32, dst); }
   HWY_INLINE void store(Vec value, Bf16* dst) const {
     hn::Stream(narrow(value), HalfU16(), &dst->bits);
+  }
+  HWY_INLINE Vec store_rounded(Vec value, float* dst) const {
+    store(value, dst);
+    return value;
+  }
+  HWY_INLINE Vec store_rounded(Vec value, Bf16* dst) const {
+    const auto bits = rounded_bits(value);
+    hn::Stream(upper_halves(bits), HalfU16(), &dst->bits);
+    return value_of_rounded(bits);
   }
 };
 
@@ -87,9 +120,17 @@ struct Part {
     Whole().store(value, lanes);
     std::memcpy(dst, lanes, count * sizeof(T));
   }
+  template <class T>
+  HWY_INLINE Vec store_rounded(Vec value, T* dst) const {
+    HWY_ALIGN T lanes[hn::MaxLanes(kF32)];
+    const Vec stored = Whole().store_rounded(value, static_cast<T*>(lanes));
+    std::memcpy(dst, lanes, count * sizeof(T));
+    return stored;
+  }
   HWY_INLINE Vec keep(Vec value) const {
     return hn::IfThenElseZero(hn::FirstN(kF32, count), value);
   }
+  HWY_INLINE void keep_in(Vec value, float* scratch) const { store(value, scratch); }
 };
 
 // Calls body(access, i) for vectors that cover [0, count): whole ones, and one part at the end.
@@ -115,6 +156,115 @@ HWY_INLINE void for_vectors_streaming(const T* dst, std::int64_t count, const Bo
   }
   for (; i + step <= count; i += step) body(Streaming(), i);
   if (i < count) body(Part{static_cast<std::size_t>(count - i)}, i);
+}
+
+// Two vectors at a time, for kernels whose operands all have one dtype: the even and the odd
+// elements of a full vector of bf16, or two neighbouring vectors of f32. Taking bf16 apart and
+// putting it together that way costs about half of converting vector by vector.
+struct Pack {
+  Vec first;
+  Vec second;
+};
+
+HWY_INLINE std::int64_t pack_lanes() {
+  return 2 * lanes();
+}
+
+#if HWY_TARGET == HWY_SCALAR
+
+HWY_INLINE Pack load_pack(const Bf16* src) {
+  return {Whole().load(src), Whole().load(src + 1)};
+}
+template <bool kStream>
+HWY_INLINE void store_pack(Pack value, Bf16* dst) {
+  Whole().store(value.first, dst);
+  Whole().store(value.second, dst + 1);
+}
+
+#else
+
+HWY_INLINE Pack load_pack(const Bf16* src) {
+  const hn::ScalableTag<std::uint16_t> d16;
+  const U32 d;
+  const auto bits = hn::BitCast(d, hn::LoadU(d16, &src->bits));
+  return {hn::BitCast(kF32, hn::ShiftLeft<16>(bits)),
+          hn::BitCast(kF32, hn::And(bits, hn::Set(d, 0xffff0000U)))};
+}
+template <bool kStream>
+HWY_INLINE void store_pack(Pack value, Bf16* dst) {
+  const hn::ScalableTag<std::uint16_t> d16;
+  const U32 d;
+  const auto even = hn::ShiftRight<16>(rounded_bits(value.first));
+  const auto both = hn::OrAnd(even, rounded_bits(value.second), hn::Set(d, 0xffff0000U));
+  if constexpr (kStream) {
+    hn::Stream(hn::BitCast(d16, both), d16, &dst->bits);
+  } else {
+    hn::StoreU(hn::BitCast(d16, both), d16, &dst->bits);
+  }
+}
+
+#endif
+
+HWY_INLINE Pack load_pack(const float* src) {
+  return {hn::LoadU(kF32, src), hn::LoadU(kF32, src + lanes())};
+}
+template <bool kStream>
+HWY_INLINE void store_pack(Pack value, float* dst) {
+  if constexpr (kStream) {
+    hn::Stream(value.first, kF32, dst);
+    hn::Stream(value.second, kF32, dst + lanes());
+  } else {
+    hn::StoreU(value.first, kF32, dst);
+    hn::StoreU(value.second, kF32, dst + lanes());
+  }
+}
+
+template <bool kStream>
+struct WholePack {
+  template <class T>
+  HWY_INLINE Pack load(const T* src) const {
+    return load_pack(src);
+  }
+  template <class T>
+  HWY_INLINE void store(Pack value, T* dst) const {
+    store_pack<kStream>(value, dst);
+  }
+};
+
+// The first `count` elements of a pack; the others load as `fill` and are not stored.
+struct PartPack {
+  std::size_t count;
+
+  template <class T>
+  HWY_INLINE Pack load(const T* src, T fill = {}) const {
+    HWY_ALIGN T elements[2 * hn::MaxLanes(kF32)];
+    for (std::size_t i = count; i < 2 * hn::MaxLanes(kF32); ++i) elements[i] = fill;
+    std::memcpy(elements, src, count * sizeof(T));
+    return load_pack(static_cast<const T*>(elements));
+  }
+  template <class T>
+  HWY_INLINE void store(Pack value, T* dst) const {
+    HWY_ALIGN T elements[2 * hn::MaxLanes(kF32)];
+    store_pack<false>(value, static_cast<T*>(elements));
+    std::memcpy(dst, elements, count * sizeof(T));
+  }
+};
+
+// Like for_vectors, pack by pack. With kStream, `dst` is what the body writes at index i.
+template <bool kStream, class T, class Body>
+HWY_INLINE void for_packs(const T* dst, std::int64_t count, const Body& body) {
+  const std::int64_t step = pack_lanes();
+  std::int64_t i = 0;
+  if constexpr (kStream) {
+    const auto line = static_cast<std::uintptr_t>(lanes()) * sizeof(float);
+    const auto past = reinterpret_cast<std::uintptr_t>(dst) % line;
+    if (past != 0) {
+      i = std::min(count, static_cast<std::int64_t>((line - past) / sizeof(T)));
+      body(PartPack{static_cast<std::size_t>(i)}, 0);
+    }
+  }
+  for (; i + step <= count; i += step) body(WholePack<kStream>(), i);
+  if (i < count) body(PartPack{static_cast<std::size_t>(count - i)}, i);
 }
 
 HWY_INLINE float sum_of_lanes(Vec value) {
