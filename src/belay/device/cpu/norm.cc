@@ -36,6 +36,14 @@ struct RowStatistics {
   float rstd;
 };
 
+// Sum of a row, for its mean.
+template <class T>
+HWY_INLINE float total_of(const NormForwardArgs& args, const T* x) {
+  if (args.kind == NormKind::rms) return 0.0F;
+  return sum_over(args.src.dim(1),
+                  [&](auto access, std::int64_t i) HWY_ATTR { return access.load(x + i); });
+}
+
 // From the row's total and a second pass over its values.
 template <class T>
 HWY_INLINE RowStatistics statistics_of(const NormForwardArgs& args, const T* x, float total) {
@@ -75,33 +83,29 @@ void normalise_row(const NormForwardArgs& args, std::int64_t row, bool stream, f
   const std::int64_t hidden = args.src.dim(1);
   const T* src = args.src.as<T>() + row * hidden;
   if (args.sum.empty()) {
-    const float total = args.kind == NormKind::layer
-                            ? sum_over(hidden, [&](auto access, std::int64_t i)
-                                                   HWY_ATTR { return access.load(src + i); })
-                            : 0.0F;
+    const float total = total_of(args, src);
     write_normalised<T, T>(args, row, src, statistics_of(args, src, total), stream);
     return;
   }
   const T* residual = args.residual.as<T>() + row * hidden;
   T* sum = args.sum.as<T>() + row * hidden;
   if (kept == nullptr) {
-    const float total = sum_over(hidden, [&](auto access, std::int64_t i) HWY_ATTR {
+    for_vectors(hidden, [&](auto access, std::int64_t i) HWY_ATTR {
       access.store(hn::Add(access.load(src + i), access.load(residual + i)), sum + i);
-      return access.load(sum + i);
     });
-    write_normalised<T, T>(args, row, sum, statistics_of(args, sum, total), stream);
+    const T* x = sum;
+    write_normalised<T, T>(args, row, x, statistics_of(args, x, total_of(args, x)), stream);
     return;
   }
-  Vec total = hn::Zero(kF32);
   const bool in_place = sum == residual || sum == src;  // those lines are in the cache already
   over_row(stream && !in_place, sum, hidden, [&](auto access, std::int64_t i) HWY_ATTR {
     // The sum counts as stored, so that the backward pass sees the same values.
     const Vec x =
         access.store_rounded(hn::Add(access.load(src + i), access.load(residual + i)), sum + i);
     access.keep_in(x, kept + i);
-    total = hn::Add(total, access.keep(x));
   });
-  const RowStatistics statistics = statistics_of<float>(args, kept, sum_of_lanes(total));
+  const float total = total_of<float>(args, kept);
+  const RowStatistics statistics = statistics_of(args, static_cast<const float*>(kept), total);
   write_normalised<float, T>(args, row, kept, statistics, stream);
 }
 
