@@ -20,7 +20,7 @@ constexpr std::size_t kLanes = 16;
 
 // Index of the first least element among `count`, a multiple of kLanes.
 std::size_t first_least(const std::int32_t* values, std::size_t count) {
-  std::array<std::int32_t, kLanes> least;
+  std::array<std::int32_t, kLanes> least{};
   std::copy_n(values, kLanes, least.begin());
   for (std::size_t block = kLanes; block < count; block += kLanes) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) {

@@ -14,7 +14,7 @@ class WordSink {
  public:
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, WordSink>)
-      WordSink(F&& function)  // NOLINT(google-explicit-constructor): meant to convert
+      WordSink(F&& function)  // NOLINT: takes anything that can be called
       : context_(const_cast<void*>(static_cast<const void*>(&function))),
         call_([](void* context, std::string_view word) {
           (*static_cast<std::remove_reference_t<F>*>(context))(word);
@@ -38,9 +38,15 @@ class WordSplitter {
 };
 
 // The patterns known by heart; each has a scanner many times faster than a general regex engine.
-extern const std::string_view kGpt2Pattern;
-extern const std::string_view kQwenPattern;    // every digit alone
-extern const std::string_view kLlama3Pattern;  // digits in groups of three; also cl100k
+// GPT-2 is of Radford et al. 2019; its descendants were published with cl100k and Qwen.
+inline constexpr std::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+// Every digit alone.
+inline constexpr std::string_view kQwenPattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Digits in groups of three; also cl100k.
+inline constexpr std::string_view kLlama3Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // What happens to the pieces a pattern matches, and to those between.
 enum class SplitMode {
