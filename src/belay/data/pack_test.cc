@@ -160,7 +160,7 @@ TEST(Pack, TextOfASpecialTokenIsTextUnlessAskedFor) {
 TEST(Pack, TheOutputDoesNotDependOnThreads) {
   const TestDirectory directory;
   std::string text;
-  for (int i = 0; i < 60000; ++i) {
+  for (std::size_t i = 0; i < 60000; ++i) {
     text += fmt::format("{{\"text\":\"document {} {}\"}}\n", i, std::string(i % 90, 'y'));
   }
   PackOptions options = bytes_options(directory, {directory.write("a.jsonl", text)});
