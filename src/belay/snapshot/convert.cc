@@ -98,7 +98,8 @@ Converted export_model(const std::string& source, const std::string& out, DType 
 
 Converted import_model(const std::string& source, const std::string& out,
                        const ImportOptions& options) {
-  const bool from_file = fs::is_regular_file(source);
+  std::error_code error;
+  const bool from_file = fs::is_regular_file(source, error);
   std::optional<LlmcFile> llmc;
   if (from_file) llmc.emplace(source);
   const ModelConfig config = from_file ? llmc->config() : load_hf_config(source);

@@ -8,6 +8,7 @@
 #include "belay/base/error.h"
 #include "belay/base/file.h"
 #include "belay/base/mapped_file.h"
+#include "belay/snapshot/json_number.h"
 #include "belay/snapshot/output_file.h"
 
 namespace belay {
@@ -64,18 +65,18 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   }
   Manifest manifest;
   try {
-    manifest.format = json.at("format").get<int>();
+    manifest.format = whole_number<int>(json, "format", path);
     if (manifest.format > kSnapshotFormat) {
       fail(ExitCode::data, "{}: format {} is newer than this engine reads ({})", path,
            manifest.format, kSnapshotFormat);
     }
     manifest.kind = json.at("kind").get<std::string>();
     manifest.engine = json.at("engine").get<std::string>();
-    manifest.step = json.at("step").get<std::int64_t>();
+    manifest.step = whole_number<std::int64_t>(json, "step", path);
     for (const auto& entry : json.at("files")) {
       WrittenFile file;
       file.name = entry.at("name").get<std::string>();
-      file.bytes = entry.at("bytes").get<std::uint64_t>();
+      file.bytes = whole_number<std::uint64_t>(entry, "bytes", path);
       file.hash = parse_hex(entry.at("xxh3").get<std::string>(), path);
       if (file.name.empty() || file.name.find('/') != std::string::npos || file.name == "..") {
         fail(ExitCode::data, "{}: '{}' is not a file name of this directory", path, file.name);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "belay/base/error.h"
+#include "belay/snapshot/json_number.h"
 
 namespace belay {
 
@@ -38,13 +39,13 @@ SnapshotState parse_state(std::string_view text, const std::string& path) {
   if (json.is_discarded()) fail(ExitCode::data, "{}: not JSON; the file is damaged", path);
   SnapshotState state;
   try {
-    json.at("step").get_to(state.step);
-    json.at("tokens").get_to(state.tokens);
+    state.step = whole_number<std::int64_t>(json, "step", path);
+    state.tokens = whole_number<std::int64_t>(json, "tokens", path);
     const nlohmann::json& data = json.at("data");
-    data.at("seed").get_to(state.data_seed);
-    data.at("epoch").get_to(state.data_epoch);
-    data.at("sample").get_to(state.data_sample);
-    json.at("random_seed").get_to(state.random_seed);
+    state.data_seed = whole_number<std::uint64_t>(data, "seed", path);
+    state.data_epoch = whole_number<std::int64_t>(data, "epoch", path);
+    state.data_sample = whole_number<std::int64_t>(data, "sample", path);
+    state.random_seed = whole_number<std::uint64_t>(json, "random_seed", path);
     json.at("dtype").get_to(state.dtype);
     const nlohmann::json& schedule = json.at("schedule");
     const auto kind_name = schedule.at("kind").get<std::string>();
@@ -53,9 +54,9 @@ SnapshotState parse_state(std::string_view text, const std::string& path) {
     state.schedule.kind = *kind;
     schedule.at("lr").get_to(state.schedule.lr);
     schedule.at("min_lr").get_to(state.schedule.min_lr);
-    schedule.at("warmup_steps").get_to(state.schedule.warmup_steps);
-    schedule.at("total_steps").get_to(state.schedule.total_steps);
-    schedule.at("decay_steps").get_to(state.schedule.decay_steps);
+    state.schedule.warmup_steps = whole_number<std::int64_t>(schedule, "warmup_steps", path);
+    state.schedule.total_steps = whole_number<std::int64_t>(schedule, "total_steps", path);
+    state.schedule.decay_steps = whole_number<std::int64_t>(schedule, "decay_steps", path);
     const nlohmann::json& optimizer = json.at("optimizer");
     optimizer.at("beta1").get_to(state.optimizer.beta1);
     optimizer.at("beta2").get_to(state.optimizer.beta2);

@@ -85,6 +85,8 @@ class SnapshotTest : public testing::Test {
 TEST(SnapshotState, SurvivesTheTrip) {
   EXPECT_EQ(parse_state(state_text(some_state(50)), "state.json"), some_state(50));
   EXPECT_THROW(parse_state("{\"step\":1}", "state.json"), Error);
+  EXPECT_THROW(parse_state("{\"step\":1e300}", "state.json"), Error);
+  EXPECT_THROW(parse_state("{\"step\":18446744073709551615}", "state.json"), Error);
 }
 
 TEST_F(SnapshotTest, SavesAndLoadsEveryFamilyBitForBit) {
