@@ -63,6 +63,9 @@ struct Cut {
     const Side a{&args.a, !args.transpose_a, false, args.m(), kernel.tile_rows};
     const Side b{&args.b, args.transpose_b, true, args.n(), kernel.tile_cols};
     own_is_a = a.lines >= b.lines;
+    // The narrow strips that a piece packs come quicker out of lines that lie along k.
+    const bool similar = std::max(a.lines, b.lines) <= 2 * std::min(a.lines, b.lines);
+    if (similar && a.k_contiguous != b.k_contiguous) own_is_a = a.k_contiguous;
     own = own_is_a ? a : b;
     shared = own_is_a ? b : a;
     units = pieces_of(args.k(), kernel.k_per_unit);

@@ -26,6 +26,7 @@ namespace {
 constexpr std::int64_t kRows = 14;
 constexpr std::int64_t kCols = 32;
 constexpr std::int64_t kLanes = 16;
+constexpr std::int64_t kAhead = 8;  // units that packing across k runs ahead with its prefetches
 
 using Unit = std::uint32_t;
 
@@ -121,11 +122,15 @@ template <DType dtype>
     const __mmask16 out = first_lanes(out_stride - line);
     __m512i units;
     if constexpr (dtype == DType::f32) {
-      units = _mm512_maskz_loadu_epi32(
-          in, static_cast<const float*>(source.data) + unit * source.stride + first_line + line);
+      const auto* from =
+          static_cast<const float*>(source.data) + unit * source.stride + first_line + line;
+      __builtin_prefetch(from + kAhead * source.stride);
+      units = _mm512_maskz_loadu_epi32(in, from);
     } else {
       const auto* even = static_cast<const std::uint16_t*>(source.data) + 2 * unit * source.stride +
                          first_line + line;
+      __builtin_prefetch(even + 2 * kAhead * source.stride);
+      __builtin_prefetch(even + (2 * kAhead + 1) * source.stride);
       units = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, even));
       if (2 * unit + 1 < source.k) {
         const __m256i odd = _mm256_maskz_loadu_epi16(in, even + source.stride);
