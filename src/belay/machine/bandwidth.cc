@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +13,7 @@
 
 #include "belay/base/error.h"
 #include "belay/base/parallel.h"
+#include "belay/machine/busy_clock.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "belay/machine/bandwidth.cc"
@@ -99,9 +99,9 @@ class Pages {
 
 template <class Body>
 double seconds_of(Body&& body) {
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = busy_seconds();
   body();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return busy_seconds() - begin;
 }
 
 double matmul_flops_per_s(dnnl::memory::data_type dtype, float* a, float* b, float* c) {
