@@ -176,9 +176,10 @@ TEST(FusedMathTest, ActivationsErrByAFewUlpsOnEitherSideOfZero) {
     return worst_ulps(xs, dst.as<float>(), exact);
   };
   EXPECT_LT(worst(Activation::silu, [](double x) { return x / (1 + std::exp(-x)); }), 10);
+  // A few ulps with fused multiply-add; without it the square in the tail's exponent is rounded.
   EXPECT_LT(worst(Activation::gelu_erf,
                   [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }),
-            10);
+            60);
   // The cubic makes the exponent reach -70 at -8: each rounding of it is worth 35 ulps there.
   EXPECT_LT(worst(Activation::gelu_tanh,
                   [](double x) {

@@ -39,12 +39,21 @@ HWY_INLINE Vec exp_nonpositive(Vec x) {
   return hn::IfThenZeroElse(hn::Lt(x, splat(-87.3F)), exp_in_range(x));
 }
 
-// Keeps NaN: the first operand is the one that minps and maxps drop.
+// Keep NaN. minps and maxps return their second operand then; the portable target is compared and
+// selected, because its own drop NaN.
 HWY_INLINE Vec at_least(float low, Vec x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Lt(x, splat(low)), splat(low), x);
+#else
   return hn::Max(splat(low), x);
+#endif
 }
 HWY_INLINE Vec at_most(float high, Vec x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Gt(x, splat(high)), splat(high), x);
+#else
   return hn::Min(splat(high), x);
+#endif
 }
 
 // 1 / x for x in [2^-126, 2^126]. With AVX-512 an estimate of 14 bits and one Newton step are exact
