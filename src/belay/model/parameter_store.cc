@@ -19,13 +19,14 @@ void normal_pair(std::uint32_t a, std::uint32_t b, float std, float* dst) {
   dst[1] = static_cast<float>(radius * std::sin(angle));
 }
 
-void fill_normal(std::span<float> values, const RandomKey& key, float std) {
+// Elements [first, first + size) of a parameter; first is a multiple of 4.
+void fill_normal(std::span<float> values, std::int64_t first, const RandomKey& key, float std) {
   constexpr std::int64_t kPiece = 1 << 14;
   const auto count = static_cast<std::int64_t>(values.size());
   parallel_for(pieces_of(count, kPiece), [&](std::int64_t piece) {
     const std::int64_t end = std::min(count, (piece + 1) * kPiece);
     for (std::int64_t i = piece * kPiece; i < end; i += 4) {
-      const PhiloxBlock words = random_block(key, static_cast<std::uint64_t>(i / 4));
+      const PhiloxBlock words = random_block(key, static_cast<std::uint64_t>((first + i) / 4));
       std::array<float, 4> drawn{};
       normal_pair(words[0], words[1], std, drawn.data());
       normal_pair(words[2], words[3], std, drawn.data() + 2);
@@ -87,16 +88,21 @@ Tensor ParameterStore::weight(int index) const {
 }
 
 void ParameterStore::initialise(Lane& lane, std::uint64_t seed) const {
+  constexpr std::int64_t kChunk = std::int64_t{1} << 20;  // elements in host memory at once
   std::vector<float> values;
   for (int index = 0; index < table_.size(); ++index) {
     const Parameter& parameter = table_[index];
-    values.assign(static_cast<std::size_t>(parameter.elements()),
-                  parameter.init == Init::ones ? 1.0F : 0.0F);
-    if (parameter.init == Init::normal) {
-      const RandomKey key{seed, 0, kInitStream + static_cast<std::uint32_t>(index)};
-      fill_normal(values, key, static_cast<float>(parameter.init_std));
+    const RandomKey key{seed, 0, kInitStream + static_cast<std::uint32_t>(index)};
+    const Tensor flat = master(index).reshaped({parameter.elements()});
+    for (std::int64_t begin = 0; begin < parameter.elements(); begin += kChunk) {
+      const std::int64_t end = std::min(parameter.elements(), begin + kChunk);
+      values.assign(static_cast<std::size_t>(end - begin),
+                    parameter.init == Init::ones ? 1.0F : 0.0F);
+      if (parameter.init == Init::normal) {
+        fill_normal(values, begin, key, static_cast<float>(parameter.init_std));
+      }
+      write(lane, flat.rows(begin, end), values);
     }
-    write(lane, master(index), values);
   }
   refresh_copies(lane);
 }
