@@ -13,6 +13,7 @@
 #include "belay/base/log.h"
 #include "belay/base/philox.h"
 #include "belay/cli/bench.h"
+#include "belay/cli/options.h"
 #include "belay/device/matmul_tune.h"
 #include "belay/plan/plan.h"
 #include "belay/train/planning.h"
@@ -135,15 +136,12 @@ void print_ops(const Plan& plan) {
 }
 
 void run(const Arguments& a) {
-  const auto compute = parse_dtype(a.dtype);
-  if (compute != DType::f32 && compute != DType::bf16) {
-    fail(ExitCode::usage, "--dtype '{}' is not one of f32, bf16", a.dtype);
-  }
+  const DType compute = parse_compute_dtype(a.dtype);
   ProgramConfig config;
   config.model = preset_config(a.model);
   config.micro_batch = a.batch;
   config.seq_len = a.seq_len;
-  config.compute = *compute;
+  config.compute = compute;
   if (a.seq_len > config.model.seq_len) {
     fail(ExitCode::usage, "--seq {} is longer than the {} positions of {}", a.seq_len,
          config.model.seq_len, a.model);

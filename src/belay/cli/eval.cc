@@ -9,6 +9,8 @@
 
 #include "belay/base/error.h"
 #include "belay/cli/commands.h"
+#include "belay/cli/options.h"
+#include "belay/snapshot/convert.h"
 #include "belay/train/evaluate.h"
 #include "belay/train/loaded_model.h"
 #include "belay/train/model_source.h"
@@ -30,16 +32,13 @@ struct Arguments {
 };
 
 void run(const Arguments& a) {
-  const auto compute = parse_dtype(a.dtype);
-  if (compute != DType::f32 && compute != DType::bf16) {
-    fail(ExitCode::usage, "--dtype '{}' is not one of f32, bf16", a.dtype);
-  }
-  const std::string dir = model_directory(a.model);
+  const DType compute = parse_compute_dtype(a.dtype);
+  const std::string dir = resolve_snapshot(a.model);
   ProgramConfig config;
   config.model = read_model_config(dir);
   config.micro_batch = a.batch;
   config.seq_len = a.seq_len > 0 ? a.seq_len : config.model.seq_len;
-  config.compute = *compute;
+  config.compute = compute;
   config.head_block_rows = 256;
   config.train = false;
   if (config.seq_len > config.model.seq_len) {

@@ -14,9 +14,11 @@
 #include "belay/base/error.h"
 #include "belay/base/log.h"
 #include "belay/cli/commands.h"
+#include "belay/cli/options.h"
 #include "belay/data/tokenizer.h"
 #include "belay/model/generator.h"
 #include "belay/plan/plan.h"
+#include "belay/snapshot/convert.h"
 #include "belay/train/loaded_model.h"
 
 namespace belay {
@@ -88,14 +90,11 @@ std::vector<std::int32_t> encode_prompt(const data::Tokenizer& tokenizer, const 
 
 void run(const Arguments& a) {
   check_sampler(a.sampler);
-  const auto compute = parse_dtype(a.dtype);
-  if (compute != DType::f32 && compute != DType::bf16) {
-    fail(ExitCode::usage, "--dtype '{}' is not one of f32, bf16", a.dtype);
-  }
-  const std::string dir = model_directory(a.model);
+  const DType compute = parse_compute_dtype(a.dtype);
+  const std::string dir = resolve_snapshot(a.model);
   const auto tokenizer = data::load_tokenizer(a.tokenizer.empty() ? dir : a.tokenizer);
   const std::vector<std::int32_t> prompt = encode_prompt(*tokenizer, a);
-  const auto model = load_model(dir, a.device, *compute);
+  const auto model = load_model(dir, a.device, compute);
   for (const std::int32_t id : prompt) {
     if (id >= model->config.vocab) {
       fail(ExitCode::usage, "the tokenizer gives id {} but the model has {} rows; wrong tokenizer?",

@@ -1,23 +1,8 @@
 #include "belay/train/loaded_model.h"
 
-#include <filesystem>
-
-#include "belay/base/error.h"
-#include "belay/snapshot/snapshot.h"
 #include "belay/train/model_source.h"
 
 namespace belay {
-
-namespace fs = std::filesystem;
-
-std::string model_directory(const std::string& dir) {
-  if (fs::exists(fs::path(dir) / "config.json") || !fs::exists(fs::path(dir) / "snapshots")) {
-    return dir;
-  }
-  const auto found = find_latest_snapshot(dir);
-  if (!found) fail(ExitCode::data, "{}: the run has no snapshot", dir);
-  return found->dir;
-}
 
 std::unique_ptr<LoadedModel> load_model(const std::string& dir, const std::string& device,
                                         DType compute) {
