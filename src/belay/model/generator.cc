@@ -34,8 +34,7 @@ std::size_t saved_size(const ModelConfig& config, std::int64_t chunk) {
 
 Generator::Generator(Device& device, const ModelConfig& config, const ParameterStore& store,
                      std::int64_t max_tokens)
-    : config_(config),
-      store_(store),
+    : store_(store),
       max_tokens_(std::min(max_tokens, config.seq_len)),
       lane_(device.create_lane()),
       model_(*lane_, config, store.table(), {}),

@@ -31,7 +31,6 @@ class Generator {
 
   void feed_chunk(std::span<const std::int32_t> tokens);
 
-  const ModelConfig& config_;
   const ParameterStore& store_;
   std::int64_t max_tokens_;
   std::unique_ptr<Lane> lane_;

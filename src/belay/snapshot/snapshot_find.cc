@@ -18,7 +18,6 @@ namespace belay {
 namespace {
 
 constexpr std::string_view kNamePrefix = "step-";
-constexpr std::int64_t kMaxPointer = 4096;
 
 std::string snapshots_of(const std::string& run_dir) {
   return fmt::format("{}/{}", run_dir, kSnapshotDirectory);
