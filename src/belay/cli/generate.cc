@@ -30,12 +30,14 @@ struct Arguments {
   std::string prompt;
   std::string dtype = "f32";
   std::string device = "cpu";
-  std::int64_t max_tokens = 200;
+  std::int64_t max_tokens = 0;  // 0: as many as fit, at most kDefaultTokens
   std::int64_t samples = 1;
   bool ignore_end = false;
   bool json = false;
   SamplerConfig sampler{0.8, 40, 0.95, 1};
 };
+
+constexpr std::int64_t kDefaultTokens = 200;
 
 struct Sample {
   std::string text;
@@ -88,7 +90,7 @@ std::vector<std::int32_t> encode_prompt(const data::Tokenizer& tokenizer, const 
   return ids;
 }
 
-void run(const Arguments& a) {
+void run(Arguments a) {
   check_sampler(a.sampler);
   const DType compute = parse_compute_dtype(a.dtype);
   const std::string dir = resolve_snapshot(a.model);
@@ -101,15 +103,21 @@ void run(const Arguments& a) {
            id, model->config.vocab);
     }
   }
-  const auto room = static_cast<std::int64_t>(prompt.size()) + a.max_tokens;
-  if (room > model->config.seq_len) {
+  const auto prompt_tokens = static_cast<std::int64_t>(prompt.size());
+  const std::int64_t left = model->config.seq_len - prompt_tokens;
+  if (left <= 0) {
     fail(ExitCode::usage,
-         "prompt of {} tokens + --max-tokens {} = {}, but the model takes {}; lower --max-tokens "
-         "to {} or shorten the prompt",
-         prompt.size(), a.max_tokens, room, model->config.seq_len,
-         std::max<std::int64_t>(0,
-                                model->config.seq_len - static_cast<std::int64_t>(prompt.size())));
+         "the prompt has {} tokens and the model takes {}; shorten it to at most {}", prompt_tokens,
+         model->config.seq_len, model->config.seq_len - 1);
   }
+  if (a.max_tokens == 0) a.max_tokens = std::min(kDefaultTokens, left);
+  if (a.max_tokens > left) {
+    fail(ExitCode::usage,
+         "prompt of {} tokens + --max-tokens {} is more than the {} that the model takes; lower "
+         "--max-tokens to {} or shorten the prompt",
+         prompt_tokens, a.max_tokens, model->config.seq_len, left);
+  }
+  const std::int64_t room = prompt_tokens + a.max_tokens;
   Generator generator(*model->device, model->config, *model->store, room);
   log::debug("cached keys and values: {}",
              human_bytes(static_cast<double>(generator.cache_bytes())));
@@ -143,8 +151,10 @@ void add_generate(CLI::App& app) {
   command->add_option("model", a->model, "Run directory, snapshot or Hugging Face directory")
       ->required();
   command->add_option("--prompt", a->prompt, "Text to continue; '-': standard input");
-  command->add_option("--max-tokens", a->max_tokens, "Tokens to draw")
-      ->check(CLI::PositiveNumber)
+  command
+      ->add_option("--max-tokens", a->max_tokens,
+                   "Tokens to draw; 0: as many as the model takes, at most 200")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--samples", a->samples, "Continuations, with seeds SEED, SEED+1, ...")
       ->check(CLI::PositiveNumber)

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <string_view>
@@ -90,6 +91,8 @@ int run(int argc, char** argv) {
       return command->get_name() == "train";
     });
     std::signal(SIGPIPE, training ? SIG_IGN : SIG_DFL);
+    // A file that may not grow is an error like a full disk, with a message and a clean-up.
+    std::signal(SIGXFSZ, SIG_IGN);
   });
   add_commands(app);
   if (argc > 1) refuse_unknown_command(app, argv[1]);
@@ -112,6 +115,9 @@ int main(int argc, char** argv) {
     return belay::run(argc, argv);
   } catch (const belay::Error& error) {
     return belay::report(error.code(), error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    const bool full = error.code() == std::errc::no_space_on_device;
+    return belay::report(full ? belay::ExitCode::capacity : belay::ExitCode::data, error.what());
   } catch (const std::bad_alloc&) {
     return belay::report(belay::ExitCode::capacity,
                          "out of memory: the system refused an allocation; use a smaller model, "

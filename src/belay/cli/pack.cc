@@ -164,8 +164,10 @@ void add_pack(CLI::App& app) {
   command->add_option("--input", arguments->input_kind, "What files of other names are")
       ->check(CLI::IsMember({"auto", "text", "jsonl"}))
       ->capture_default_str();
-  command->add_option("--val-out", options.val_out, "Hold out documents into this directory");
+  CLI::Option* const val_out =
+      command->add_option("--val-out", options.val_out, "Hold out documents into this directory");
   command->add_option("--val-share", options.val_share, "Share of the documents held out")
+      ->needs(val_out)
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command->add_flag("--skip-bad", options.skip_bad,
@@ -186,7 +188,7 @@ void add_pack(CLI::App& app) {
       ->check(CLI::IsMember({"auto", "u16", "u32"}))
       ->capture_default_str();
   command->add_option("--threads", options.threads, "Tokenising threads; 0: all cores")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   command->add_flag("--overwrite", options.overwrite, "Replace what stands under --out");
   command->add_flag("--json", arguments->json, "Print the result as JSON");

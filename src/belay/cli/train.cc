@@ -94,7 +94,9 @@ void add_train(CLI::App& app) {
                       "'auto': from the newest good snapshot of --out, if any; or a snapshot");
   command->add_option("--set", a->overrides, "section.key=value; may be given several times")
       ->take_all();
-  command->add_option("--stop-at", a->options.stop_at, "Save and stop after this step");
+  command
+      ->add_option("--stop-at", a->options.stop_at, "Save and stop after this step; 0: at the end")
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--timeline", a->timeline,
                       "STEP or FIRST-LAST: write a trace of these steps for Perfetto");
   command->add_flag("--json", a->json, "Print the summary as JSON");

@@ -37,34 +37,77 @@ class PlainReader final : public ByteReader {
   int file_;
 };
 
+// zlib's own gzread takes whatever follows a member for padding and drops it in silence; here every
+// byte belongs to a member, except zeros at the end.
 class GzipReader final : public ByteReader {
  public:
-  explicit GzipReader(const std::string& path) : path_(path), file_(::gzopen(path.c_str(), "rb")) {
-    if (file_ == nullptr) fail(ExitCode::data, "{}: cannot open: {}", path, std::strerror(errno));
-    ::gzbuffer(file_, 1U << 18);
+  explicit GzipReader(const std::string& path)
+      : path_(path), source_(path), buffer_(std::size_t{1} << 18) {
+    constexpr int kGzipWindow = 15 + 16;
+    if (::inflateInit2(&stream_, kGzipWindow) != Z_OK) {
+      fail(ExitCode::capacity, "{}: no memory to decompress", path);
+    }
   }
-  ~GzipReader() override { ::gzclose(file_); }
+  ~GzipReader() override { ::inflateEnd(&stream_); }
 
   std::size_t read(std::span<char> out) override {
-    constexpr std::size_t kMost = std::numeric_limits<int>::max();
-    const int count =
-        ::gzread(file_, out.data(), static_cast<unsigned>(std::min(out.size(), kMost)));
-    // A file that ends inside a member is told only by gzerror, after its last good bytes.
-    int code = Z_OK;
-    const char* reason = ::gzerror(file_, &code);
-    if (count < 0 || (count == 0 && code != Z_OK && code != Z_STREAM_END)) {
-      fail(ExitCode::data, "{}: does not decompress: {}", path_,
-           code == Z_BUF_ERROR ? "the file is truncated" : reason);
+    constexpr std::size_t kMost = std::numeric_limits<unsigned>::max();
+    const auto room = static_cast<unsigned>(std::min(out.size(), kMost));
+    stream_.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream_.avail_out = room;
+    while (stream_.avail_out == room) {
+      if (stream_.avail_in == 0 && !fill()) return 0;
+      if (!inside_member_ && at_padding()) return 0;
+      inside_member_ = true;
+      const int code = ::inflate(&stream_, Z_NO_FLUSH);
+      if (code == Z_STREAM_END) {
+        inside_member_ = false;
+        ::inflateReset(&stream_);
+      } else if (code != Z_OK) {
+        fail(ExitCode::data, "{}: does not decompress near byte {}: {}", path_,
+             read_ - stream_.avail_in,
+             stream_.msg != nullptr ? stream_.msg : "the data are damaged");
+      }
     }
-    if (count == 0 && ::gzdirect(file_) == 1 && ::gztell(file_) > 0) {
-      fail(ExitCode::data, "{}: is named .gz but is not gzip data", path_);
-    }
-    return static_cast<std::size_t>(count);
+    return room - stream_.avail_out;
   }
 
  private:
+  // False at the end of the file.
+  bool fill() {
+    const std::size_t count = source_.read(buffer_);
+    if (count == 0 && (inside_member_ || read_ == 0)) {
+      fail(ExitCode::data, "{}: does not decompress: the file is truncated", path_);
+    }
+    read_ += count;
+    stream_.next_in = reinterpret_cast<Bytef*>(buffer_.data());
+    stream_.avail_in = static_cast<unsigned>(count);
+    return count != 0;
+  }
+  // True when only zeros are left, which some archivers append.
+  bool at_padding() {
+    if (read_ == stream_.avail_in) return false;  // the first member
+    do {
+      while (stream_.avail_in != 0 && *stream_.next_in == 0) {
+        ++stream_.next_in;
+        --stream_.avail_in;
+        padding_ = true;
+      }
+    } while (stream_.avail_in == 0 && fill());
+    if (stream_.avail_in != 0 && padding_) {
+      fail(ExitCode::data, "{}: data after the padding at byte {}", path_,
+           read_ - stream_.avail_in);
+    }
+    return stream_.avail_in == 0;
+  }
+
   std::string path_;
-  ::gzFile file_;
+  PlainReader source_;
+  std::vector<char> buffer_;
+  z_stream stream_{};
+  std::size_t read_ = 0;  // bytes of the file
+  bool inside_member_ = false;
+  bool padding_ = false;
 };
 
 class ZstdReader final : public ByteReader {

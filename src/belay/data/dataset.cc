@@ -85,7 +85,9 @@ std::int64_t Dataset::State::fill_piece(const TokenFile& source, std::int64_t be
 void Dataset::State::pad(std::int64_t at, const RowSpans& row) const {
   for (std::int64_t i = at; i < seq_len; ++i) {
     const auto index = static_cast<std::size_t>(i);
-    row.tokens[index] = pad_id;
+    // Padding counts in nothing, so any id that the model has will do.
+    row.tokens[index] =
+        static_cast<std::uint64_t>(pad_id) > static_cast<std::uint64_t>(limit) ? 0 : pad_id;
     row.targets[index] = -1;
     row.positions[index] = static_cast<std::int32_t>(i - at);
     row.doc_begin[index] = static_cast<std::int32_t>(at);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -112,6 +113,11 @@ Packer::Packer(const PackOptions& options) : options_(options) {
       type_for_vocab(vocab_size_ > 0 ? vocab_size_ : max_id + 1, options.format));
   if (options.format == StoreFormat::megatron && options.row_len > 0) {
     fail(ExitCode::usage, "--seq-len packs rows, which a Megatron file cannot hold");
+  }
+  if (!options.val_out.empty() && std::filesystem::weakly_canonical(options.val_out) ==
+                                      std::filesystem::weakly_canonical(options.out)) {
+    fail(ExitCode::usage, "--out and --val-out are both {}; give them different names",
+         options.out);
   }
   train_.emplace(writer);
   writer_ = &*train_;

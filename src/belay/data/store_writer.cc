@@ -1,8 +1,14 @@
 #include "belay/data/store_writer.h"
 
+#include <fcntl.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -48,6 +54,22 @@ void rename_file(const std::string& from, const std::string& to) {
   if (error) fail(ExitCode::data, "cannot rename {} to {}: {}", from, to, error.message());
 }
 
+// Temporary directories of writers of this name whose process is gone.
+void remove_abandoned(const std::string& out) {
+  const std::string prefix = fs::path(out).filename().string() + ".tmp-";
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(parent_of(out), error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    ::pid_t pid = 0;
+    const char* const end = name.data() + name.size();
+    const auto result = std::from_chars(name.data() + prefix.size(), end, pid);
+    if (result.ec != std::errc() || result.ptr != end || pid <= 0) continue;
+    if (::kill(pid, 0) == 0 || errno != ESRCH) continue;
+    fs::remove_all(entry.path(), error);
+  }
+}
+
 }  // namespace
 
 TokenType type_for_vocab(std::int64_t vocab, StoreFormat format) {
@@ -59,18 +81,24 @@ StoreWriter::StoreWriter(StoreWriterOptions options) : options_(std::move(option
   options_.out = without_slash(options_.out);
   const std::string& out = options_.out;
   const bool megatron = options_.format == StoreFormat::megatron;
-  const std::string final_name = megatron ? megatron_index(out) : out;
-  if (fs::exists(final_name) && !options_.overwrite) {
-    fail(ExitCode::usage, "{} exists; choose another --out or allow --overwrite", final_name);
+  const std::vector<std::string> final_names =
+      megatron ? std::vector{megatron_index(out), megatron_bin(out)} : std::vector{out};
+  for (const std::string& name : final_names) {
+    if (fs::exists(name) && !options_.overwrite) {
+      fail(ExitCode::usage, "{} exists; choose another --out or allow --overwrite", name);
+    }
   }
   if (!megatron && fs::exists(out) && !fs::exists(fs::path(out) / kMetaFile)) {
     fail(ExitCode::usage, "{} exists and is not a token store; it will not be overwritten", out);
   }
-  temporary_ = out + ".tmp";
   std::error_code error;
-  fs::remove_all(temporary_, error);  // of a run that was killed
-  fs::create_directories(temporary_, error);
-  if (error) fail(ExitCode::data, "{}: cannot create: {}", temporary_, error.message());
+  fs::create_directories(parent_of(out), error);
+  remove_abandoned(out);
+  temporary_ = fmt::format("{}.tmp-{}", out, ::getpid());
+  if (!fs::create_directory(temporary_, error)) {
+    fail(ExitCode::data, "{}: cannot create: {}", temporary_,
+         error ? error.message() : "it exists; another program is writing the same --out");
+  }
   try {
     tokens_file_.emplace(part(kTokensFile));
     documents_file_.emplace(part(kDocumentsFile));
@@ -215,13 +243,11 @@ void StoreWriter::publish() {
     rename_file(part(kTokensFile), megatron_bin(out));
     rename_file(part(kIndexFile), megatron_index(out));
   } else if (fs::exists(out)) {
-    // A directory that holds files cannot be replaced in one rename.
-    const std::string old = out + ".old";
-    std::error_code error;
-    fs::remove_all(old, error);
-    rename_file(out, old);
-    rename_file(temporary_, out);
-    fs::remove_all(old, error);
+    // The two directories change names in one step; the old one is then the temporary one.
+    if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, out.c_str(), RENAME_EXCHANGE) != 0) {
+      fail(ExitCode::data, "{}: cannot replace it: {}; remove it and pack again", out,
+           std::strerror(errno));
+    }
   } else {
     rename_file(temporary_, out);
   }

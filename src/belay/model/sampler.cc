@@ -26,6 +26,13 @@ void check_sampler(const SamplerConfig& config) {
 }
 
 std::int32_t Sampler::sample(std::span<const float> logits, std::uint64_t index) {
+  if (!std::all_of(logits.begin(), logits.end(),
+                   [](float logit) { return std::isfinite(logit); })) {
+    fail(ExitCode::numerics,
+         "the model's logits are not finite at token {}; its weights are damaged "
+         "or diverged: try an earlier snapshot",
+         index);
+  }
   const auto best = std::max_element(logits.begin(), logits.end());
   if (config_.temperature == 0.0) return static_cast<std::int32_t>(best - logits.begin());
 

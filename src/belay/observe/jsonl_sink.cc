@@ -21,7 +21,11 @@ void rewind_to(const std::string& path, std::int64_t step) {
   std::uintmax_t keep = 0;
   for (std::string line; std::getline(file, line) && !file.eof();) {
     const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
-    if (!record.is_object() || record.value("step", step + 1) > step) break;
+    const auto number = record.is_object() ? record.find("step") : record.end();
+    if (number == record.end() || !number->is_number_integer() ||
+        number->get<std::int64_t>() > step) {
+      break;
+    }
     keep += line.size() + 1;
   }
   file.close();

@@ -11,11 +11,15 @@ void MetricHub::step(const StepMetrics& metrics) {
   window_.optimizer_ms += metrics.optimizer_ms;
   window_.model_flops += metrics.model_flops;
   ++window_steps_;
-  if (metrics.step % log_every_ != 0) return;
+  last_ = metrics;
+  if (metrics.step % log_every_ == 0) flush();
+}
 
+void MetricHub::flush() {
+  if (window_steps_ == 0) return;
   const auto steps = static_cast<double>(window_steps_);
   const double seconds = window_.step_ms * 1e-3;
-  StepMetrics record = metrics;
+  StepMetrics record = last_;
   record.step_ms = window_.step_ms / steps;
   record.data_ms = window_.data_ms / steps;
   record.forward_ms = window_.forward_ms / steps;
@@ -37,6 +41,7 @@ void MetricHub::snapshot(const SnapshotMetrics& metrics) {
 }
 
 void MetricHub::close() {
+  flush();
   for (const auto& sink : sinks_) sink->close();
   sinks_.clear();
 }

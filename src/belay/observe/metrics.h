@@ -58,9 +58,10 @@ class MetricSink {
   virtual void close() {}
 };
 
-// Hands every `log_every`-th step to the sinks. Times in a record are means over the steps since
-// the record before; tokens_per_s and model_flops_per_s are totals over the same steps divided by
-// their time, so that step_tokens / step_ms is tokens_per_s. Loss, rate and norm are the step's.
+// Hands every `log_every`-th step, and the last one, to the sinks. Times in a record are means over
+// the steps since the record before; tokens_per_s and model_flops_per_s are totals over the same
+// steps divided by their time, so that step_tokens / step_ms is tokens_per_s. Loss, rate and norm
+// are the step's.
 class MetricHub {
  public:
   explicit MetricHub(std::int64_t log_every) : log_every_(log_every) {}
@@ -76,7 +77,11 @@ class MetricHub {
 
  private:
   std::int64_t log_every_;
+  // Hands out the steps since the last record, if any.
+  void flush();
+
   std::vector<std::unique_ptr<MetricSink>> sinks_;
+  StepMetrics last_;
   StepMetrics window_;  // sums of times, tokens and flops
   std::int64_t window_steps_ = 0;
 };

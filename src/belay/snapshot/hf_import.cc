@@ -37,7 +37,7 @@ HfWeights::HfWeights(const std::string& path, const ParameterTable& table,
                      const ImportOptions& options)
     : checkpoint_(HfCheckpoint::open(path)), table_(table), problems_(checkpoint_.problems()) {
   match_table();
-  if (!options.allow_unknown) find_unknown();
+  find_unknown(options.allow_unknown);
   if (!problems_.empty()) {
     fail(ExitCode::data, "{}: these weights do not fit the model; nothing was loaded:\n  {}", path,
          fmt::join(problems_, "\n  "));
@@ -80,13 +80,13 @@ void HfWeights::match_table() {
   }
 }
 
-void HfWeights::find_unknown() {
+void HfWeights::find_unknown(bool allowed) {
   for (const HfCheckpoint::Entry& entry : checkpoint_.entries()) {
     const std::string& name = entry.info->name;
     if (used_.contains(name) || is_buffer(name)) continue;
     if (name == kHead) {
       check_tied_head(entry);
-    } else {
+    } else if (!allowed) {
       problems_.push_back(fmt::format("tensor {} is unknown to the model", name));
     }
   }

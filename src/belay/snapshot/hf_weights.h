@@ -35,7 +35,7 @@ class HfWeights {
 
  private:
   void match_table();
-  void find_unknown();
+  void find_unknown(bool allowed);
   void check_tied_head(const HfCheckpoint::Entry& head);
   [[nodiscard]] const HfCheckpoint::Entry* find(const std::string& name) const;
 

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "belay/base/error.h"
+#include "belay/base/log.h"
 #include "belay/base/parallel.h"
 #include "belay/device/matmul_cache.h"
 #include "belay/device/matmul_tune.h"
@@ -36,18 +37,33 @@ DryRun dry_run(const Device& target, const ParameterTable& table, const ProgramC
 
 // Leaves alone what a resumed run has brought along.
 void choose_kernels(Device& device, std::vector<MatmulKey> keys, const PlanningOptions& options) {
-  std::erase_if(keys,
-                [&](const MatmulKey& key) { return !device.matmul_choices().find(key).empty(); });
   if (options.matmul != "auto") {
     for (const MatmulKey& key : keys) device.matmul_choices().set(key, {options.matmul, 0});
     return;
   }
+  std::erase_if(keys,
+                [&](const MatmulKey& key) { return !device.matmul_choices().find(key).empty(); });
   const std::string cache = options.cache.empty() ? default_matmul_cache_path() : options.cache;
   tune_matmuls(device, keys, cache, {}, [&](const TuneProgress& p) {
     if (!options.progress || !p.measured) return;
     options.progress(fmt::format("measured {} of {}: {} -> {} ({:.0f} GFLOP/s)", p.done, p.total,
                                  p.key.text(), p.choice.kernel, p.choice.flops_per_s * 1e-9));
   });
+}
+
+// A choice that declines its shape here (another processor's plan, or one name for all products) is
+// replaced by what runs instead, so that plan and snapshots say what is true.
+void record_selection(Device& device, std::span<const OpCall> calls) {
+  for (const OpCall& call : calls) {
+    if (call.op != MatmulArgs::kName) continue;
+    const MatmulKey key = MatmulKey::of(call.as<MatmulArgs>());
+    const std::string_view chosen = device.matmul_choices().find(key);
+    if (chosen == call.kernel) continue;
+    if (!chosen.empty()) {
+      log::warn("{} does not take {}; {} runs it", chosen, key.text(), call.kernel);
+    }
+    device.matmul_choices().set(key, {std::string(call.kernel), 0});
+  }
 }
 
 // MemAvailable of the kernel; 0 when it does not say.
@@ -82,6 +98,7 @@ Prepared prepare_program(Device& device, const ParameterTable& table, const Prog
   const std::vector<MatmulKey> keys = matmul_keys(dry.calls);
   choose_kernels(device, keys, options);
   dry = dry_run(device, table, config);  // workspaces and kernel names of the choices
+  record_selection(device, dry.calls);
 
   Prepared result;
   Plan& plan = result.plan;

@@ -77,7 +77,7 @@ SnapshotState snapshot_state(const RunSetup& setup, const Progress& progress) {
   state.dtype = name_of(config.train.dtype);
   state.schedule = config.optimizer.schedule_of(config.train.steps);
   state.optimizer = optimizer_settings(config.optimizer);
-  state.config_toml = to_toml(config);
+  state.config_toml = to_toml(effective_config(setup));
   state.matmul_choices = choices_to_json(setup.device->matmul_choices());
   state.extra = {
       {"updates", extra_text(progress.updates)},

@@ -4,6 +4,7 @@
 
 #include "belay/base/error.h"
 #include "belay/base/parallel.h"
+#include "belay/snapshot/convert.h"
 #include "belay/train/model_source.h"
 
 namespace belay {
@@ -26,7 +27,10 @@ data::Dataset open_data(const std::string& key, const std::string& path, std::in
 // The model as [model] or model.path describes it; vocab and seq_len may still be open.
 ModelConfig describe_model(const RunConfig& config) {
   if (config.model_path.empty()) return config.model;
-  ModelConfig model = read_model_config(config.model_path);
+  ModelConfig model = read_model_config(resolve_snapshot(config.model_path));
+  model.dropout = config.model.dropout;
+  // What the checkpoint's rotary scaling counts from stays when the rows get longer or shorter.
+  if (model.rope.original_seq_len == 0) model.rope.original_seq_len = model.seq_len;
   if (config.model.seq_len > 0) {
     if (model.learned_positions() && config.model.seq_len != model.seq_len) {
       if (config.model.seq_len > model.seq_len) {
@@ -38,7 +42,6 @@ ModelConfig describe_model(const RunConfig& config) {
     }
     model.seq_len = config.model.seq_len;
   }
-  model.dropout = config.model.dropout;
   return model;
 }
 
@@ -69,6 +72,10 @@ RunSetup set_up_run(RunConfig config) {
     fail(ExitCode::data, "{}: no token has a successor in its document: nothing to learn from",
          config.data.train);
   }
+  if (val && val->counted() == 0) {
+    fail(ExitCode::data, "{}: no token has a successor in its document: nothing to evaluate",
+         config.data.val);
+  }
   config.model = model;
   if (config.train.head_block_rows == 0) {
     config.train.head_block_rows =
@@ -79,6 +86,12 @@ RunSetup set_up_run(RunConfig config) {
   ParameterTable table = make_parameter_table(model);
   return {std::move(config), rows_of,          std::move(train),
           std::move(val),    std::move(table), std::move(device)};
+}
+
+RunConfig effective_config(const RunSetup& setup) {
+  RunConfig config = setup.config;
+  config.model.seq_len = setup.seq_len;
+  return config;
 }
 
 ProgramConfig program_config(const RunSetup& setup) {

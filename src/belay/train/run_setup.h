@@ -25,6 +25,10 @@ struct RunSetup {
 // rows longer than the position table. Nothing is allocated yet.
 RunSetup set_up_run(RunConfig config);
 
+// As the user would write it: model.seq_len is the row length, which may be shorter than the
+// position table of an imported model.
+RunConfig effective_config(const RunSetup& setup);
+
 ProgramConfig program_config(const RunSetup& setup);
 PlanningOptions planning_options(const RunConfig& config);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace belay {
 
@@ -45,8 +46,12 @@ StepResult Stepper::run(std::int64_t step, std::int64_t updates, const MicroBatc
   }
   const double loss_sum = program_.read_loss(lane);
   if (result.counted == 0) {
-    // Every gradient is an exact zero: nothing to clear, and AdamW must not decay or move moments.
+    // Gradients are exact zeros, unless an activation was not finite; AdamW must not decay weights
+    // or move moments.
     result.outcome = StepOutcome::no_labels;
+    result.loss = result.grad_norm = std::numeric_limits<double>::quiet_NaN();
+    program_.clear_gradients(lane);
+    lane.wait();
     return result;
   }
   const auto counted = static_cast<double>(result.counted);

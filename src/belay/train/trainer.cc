@@ -10,11 +10,13 @@
 #include "belay/base/log.h"
 #include "belay/observe/memory.h"
 #include "belay/observe/sinks.h"
+#include "belay/snapshot/convert.h"
 #include "belay/train/batch_source.h"
 #include "belay/train/evaluate.h"
 #include "belay/train/interrupt.h"
 #include "belay/train/model_source.h"
 #include "belay/train/resume.h"
+#include "belay/train/run_lock.h"
 #include "belay/train/step.h"
 #include "belay/train/timeline_recorder.h"
 
@@ -26,6 +28,9 @@ using Clock = std::chrono::steady_clock;
 
 // Non-finite gradients in a row after which a run is given up.
 constexpr int kMaxNonFiniteRow = 10;
+
+// Step times that the summary's median is taken from: the last so many.
+constexpr std::size_t kMaxStepTimes = 65536;
 
 double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
@@ -51,14 +56,15 @@ class Trainer {
   void after_step();
   void report_outcome(const StepResult& result);
   void run_evaluation();
-  void save();
-  void trace(std::int64_t step);
+  void save(bool last);
+  void write_trace();
   void summarise();
 
   TrainOptions options_;
   RunSetup setup_;
   MetricHub hub_;
   Progress progress_;
+  std::unique_ptr<RunLock> lock_;
   std::string resume_dir_;  // empty: a new run
   Prepared prepared_;
   StepClock clock_;
@@ -74,7 +80,8 @@ class Trainer {
 
 void Trainer::open_run_directory() {
   const fs::path out = options_.out;
-  if (options_.resume.empty() &&
+  if (options_.out.empty()) fail(ExitCode::usage, "--out is empty; name the run directory");
+  if (options_.resume != "auto" &&
       (fs::exists(out / "metrics.jsonl") || fs::exists(out / "snapshots"))) {
     fail(ExitCode::usage,
          "{} already holds a run; continue it with --resume auto, or choose another --out",
@@ -83,6 +90,7 @@ void Trainer::open_run_directory() {
   std::error_code error;
   fs::create_directories(out, error);
   if (error) fail(ExitCode::data, "cannot create {}: {}", options_.out, error.message());
+  lock_ = std::make_unique<RunLock>(options_.out);
   log::set_file((out / "log.txt").string());
 }
 
@@ -106,6 +114,10 @@ void Trainer::find_start() {
   if (!state.matmul_choices.empty()) {
     choices_from_json(state.matmul_choices, resume_dir_, setup_.device->matmul_choices());
   }
+  if (options_.stop_at > 0 && progress_.step >= options_.stop_at) {
+    fail(ExitCode::usage, "{} is at step {} already, --stop-at is {}", resume_dir_, progress_.step,
+         options_.stop_at);
+  }
   if (progress_.step >= train_config().steps) {
     fail(ExitCode::usage,
          "{} is at step {} of {}: nothing is left to do; give more steps with --set train.steps=N",
@@ -119,7 +131,7 @@ void Trainer::prepare() {
   prepared_ = prepare_program(*setup_.device, setup_.table, program_config(setup_), planning);
   Program& program = *prepared_.program;
   write_file((fs::path(options_.out) / "plan.json").string(), plan_to_json(prepared_.plan));
-  write_file((fs::path(options_.out) / "config.toml").string(), to_toml(setup_.config));
+  write_file((fs::path(options_.out) / "config.toml").string(), to_toml(effective_config(setup_)));
   log::info("{} parameters, {} tokens a step, memory plan:\n{}", setup_.table.parameter_count(),
             prepared_.plan.tokens_per_step(), describe_memory(prepared_.plan));
   log::info("predicted step: {:.1f} ms, {:.0f} tokens/s", prepared_.plan.predicted.step_ms,
@@ -131,7 +143,7 @@ void Trainer::prepare() {
     load_into(resume_dir_, setup_, program);
     log::info("resumed from {} (step {})", resume_dir_, progress_.step);
   } else if (!setup_.config.model_path.empty()) {
-    load_weights(program.lane(), setup_.config.model_path, program.parameters());
+    load_weights(program.lane(), resolve_snapshot(setup_.config.model_path), program.parameters());
     log::info("weights from {}", setup_.config.model_path);
   } else {
     program.parameters().initialise(program.lane(), train_config().seed);
@@ -218,7 +230,12 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   metrics.step_ms = ms_since(step_begin_);
   step_begin_ = Clock::now();
   hub_.step(metrics);
-  step_times_.push_back(static_cast<float>(metrics.step_ms));
+  if (step_times_.size() < kMaxStepTimes) {
+    step_times_.push_back(static_cast<float>(metrics.step_ms));
+  } else {
+    step_times_[static_cast<std::size_t>(step) % kMaxStepTimes] =
+        static_cast<float>(metrics.step_ms);
+  }
   if (result.counted > 0) summary_.loss = result.loss;
   report_outcome(result);
   if (const auto rate = growth_->add(step, metrics.rss_bytes)) {
@@ -226,8 +243,15 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   }
 }
 
-void Trainer::trace(std::int64_t step) {
-  if (tracer_ == nullptr || step != std::min(options_.timeline_last, train_config().steps)) return;
+// Writes what was traced, once: after the last step asked for, or when the run ends before it.
+void Trainer::write_trace() {
+  if (tracer_ == nullptr) return;
+  if (tracer_->timeline().spans().empty()) {
+    log::warn("no step of {} to {} was run: there is no timeline", options_.timeline_first,
+              options_.timeline_last);
+    return;
+  }
+  const std::int64_t step = std::min(options_.timeline_last, progress_.step);
   const std::string path =
       (fs::path(options_.out) / fmt::format("timeline-{}-{}.json", options_.timeline_first, step))
           .string();
@@ -238,6 +262,8 @@ void Trainer::trace(std::int64_t step) {
   }
   log::info("timeline of steps {} to {}: {} (open it at ui.perfetto.dev)", options_.timeline_first,
             step, path);
+  clock_.set_also(nullptr);
+  tracer_.reset();
 }
 
 void Trainer::run_evaluation() {
@@ -248,7 +274,7 @@ void Trainer::run_evaluation() {
   hub_.evaluation({progress_.step, result.loss, result.tokens, result.ms});
 }
 
-void Trainer::save() {
+void Trainer::save(bool last) {
   if (last_saved_ == progress_.step) return;
   const auto begin = Clock::now();
   SnapshotOptions options;
@@ -259,7 +285,7 @@ void Trainer::save() {
                                       snapshot_state(setup_, progress_),
                                       snapshot_source(*prepared_.program), options);
   } catch (const Error& error) {
-    if (setup_.config.snapshot.on_failure == OnFailure::stop) throw;
+    if (last || setup_.config.snapshot.on_failure == OnFailure::stop) throw;
     log::error("step {}: the snapshot failed and training goes on: {}", progress_.step,
                error.what());
     return;
@@ -272,12 +298,12 @@ void Trainer::save() {
 void Trainer::after_step() {
   const TrainConfig& config = train_config();
   const std::int64_t step = progress_.step;
-  const bool last = step == config.steps;
-  trace(step);
-  if (setup_.val && ((config.eval_every > 0 && step % config.eval_every == 0) || last)) {
+  if (step == options_.timeline_last) write_trace();
+  if (setup_.val &&
+      ((config.eval_every > 0 && step % config.eval_every == 0) || step == config.steps)) {
     run_evaluation();
   }
-  if (config.snapshot_every > 0 && step % config.snapshot_every == 0) save();
+  if (config.snapshot_every > 0 && step % config.snapshot_every == 0) save(false);
   step_begin_ = Clock::now();
 }
 
@@ -301,7 +327,7 @@ void Trainer::train_steps() {
   };
   const std::int64_t end =
       options_.stop_at > 0 ? std::min(options_.stop_at, config.steps) : config.steps;
-  step_times_.reserve(static_cast<std::size_t>(std::max<std::int64_t>(0, end - progress_.step)));
+  step_times_.reserve(kMaxStepTimes);
 
   const InterruptScope interrupts;
   step_begin_ = Clock::now();
@@ -309,7 +335,8 @@ void Trainer::train_steps() {
     one_step(stepper, source);
     after_step();
   }
-  save();
+  write_trace();
+  save(true);
 }
 
 void Trainer::summarise() {

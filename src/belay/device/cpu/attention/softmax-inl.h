@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace belay::attention::HWY_NAMESPACE {
 
 // Running softmax of the queries of a tile. `largest` is in units of raw scores and starts at the
-// lowest finite value rather than -infinity, so that a query that has seen no key yet never gives
-// infinity - infinity.
+// a quarter of the lowest finite value (scale times log2(e) stays below 4) rather than -infinity,
+// so that a query that has seen no key yet never gives infinity - infinity.
 struct Softmax {
   alignas(64) float largest[kTile];
   alignas(64) float sum[kTile];
@@ -45,7 +45,7 @@ HWY_INLINE void mask_scores(const QueryTile& queries, const KeyTile& keys, float
 HWY_INLINE void start_softmax(Softmax& softmax, float* out, std::int64_t out_floats) {
   const FloatTag tag;
   for (std::int64_t i = 0; i < kTile; i += kLanes) {
-    hn::Store(hn::Set(tag, -FLT_MAX), tag, softmax.largest + i);
+    hn::Store(hn::Set(tag, -FLT_MAX / 4), tag, softmax.largest + i);
     hn::Store(hn::Zero(tag), tag, softmax.sum + i);
   }
   for (std::int64_t i = 0; i < out_floats; i += kLanes) hn::Store(hn::Zero(tag), tag, out + i);
