@@ -64,6 +64,10 @@ class GzipReader final : public ByteReader {
         inside_member_ = false;
         ::inflateReset(&stream_);
       } else if (code != Z_OK) {
+        if (stream_.total_out == 0 && stream_.total_in <= 2) {
+          fail(ExitCode::data, "{}: byte {} does not begin gzip data", path_,
+               read_ - stream_.avail_in - stream_.total_in);
+        }
         fail(ExitCode::data, "{}: does not decompress near byte {}: {}", path_,
              read_ - stream_.avail_in,
              stream_.msg != nullptr ? stream_.msg : "the data are damaged");

@@ -85,9 +85,7 @@ std::int64_t Dataset::State::fill_piece(const TokenFile& source, std::int64_t be
 void Dataset::State::pad(std::int64_t at, const RowSpans& row) const {
   for (std::int64_t i = at; i < seq_len; ++i) {
     const auto index = static_cast<std::size_t>(i);
-    // Padding counts in nothing, so any id that the model has will do.
-    row.tokens[index] =
-        static_cast<std::uint64_t>(pad_id) > static_cast<std::uint64_t>(limit) ? 0 : pad_id;
+    row.tokens[index] = pad_id;
     row.targets[index] = -1;
     row.positions[index] = static_cast<std::int32_t>(i - at);
     row.doc_begin[index] = static_cast<std::int32_t>(at);
@@ -160,6 +158,8 @@ std::int32_t Dataset::max_id() const {
 void Dataset::check_ids(std::int32_t vocab) {
   BELAY_CHECK(vocab > 0);
   const std::int64_t most = vocab - 1;
+  // Padding counts in nothing, so any id that the model has will do.
+  if (state_->pad_id > most) state_->pad_id = 0;
   if (state_->limit_from_header && state_->limit <= most) return;
   for (const TokenFile& source : state_->sources) {
     if (scan_largest(source.tokens) > static_cast<std::uint64_t>(most)) {

@@ -70,7 +70,15 @@ TEST(InputReader, DamagedCompressionIsAnErrorWithTheFile) {
   };
   const std::string packed = gzip(text);
   EXPECT_TRUE(contains(refusal("cut.txt.gz", packed.substr(0, packed.size() - 9)), "cut.txt.gz"));
-  EXPECT_TRUE(contains(refusal("plain.txt.gz", "not compressed"), "not gzip"));
+  EXPECT_TRUE(contains(refusal("plain.txt.gz", "not compressed"), "byte 0 does not begin gzip"));
+  // What follows a member is another member or an error, never dropped in silence.
+  EXPECT_TRUE(contains(refusal("tail.txt.gz", packed + "garbage"), "does not begin gzip"));
+  std::string second = packed;
+  second[0] = 'x';
+  EXPECT_TRUE(contains(refusal("second.txt.gz", packed + second), "does not begin gzip"));
+  EXPECT_EQ(
+      read_all({directory.write("zeros.txt.gz", packed + std::string(600, '\0'))}).documents.size(),
+      1U);
   const std::string frame = zstd(text);
   EXPECT_TRUE(contains(refusal("cut.txt.zst", frame.substr(0, frame.size() - 1)), "truncated"));
   EXPECT_TRUE(contains(refusal("plain.txt.zst", "not compressed"), "plain.txt.zst"));
