@@ -12,12 +12,16 @@ namespace {
 
 std::atomic<std::int64_t> count = 0;
 
-void* allocate(std::size_t bytes, std::size_t alignment) {
+void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   ++count;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* const memory = alignment <= alignof(std::max_align_t)
-                           ? std::malloc(bytes == 0 ? 1 : bytes)
-                           : std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  return alignment <= alignof(std::max_align_t)
+             ? std::malloc(bytes == 0 ? 1 : bytes)
+             : std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+}
+
+void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
+  void* const memory = allocate(bytes, alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -25,16 +29,22 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
 }  // namespace
 
 void* operator new(std::size_t bytes) {
-  return allocate(bytes, 1);
+  return allocate_or_throw(bytes, 1);
 }
 void* operator new[](std::size_t bytes) {
-  return allocate(bytes, 1);
+  return allocate_or_throw(bytes, 1);
 }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return allocate(bytes, static_cast<std::size_t>(alignment));
+  return allocate_or_throw(bytes, static_cast<std::size_t>(alignment));
 }
 void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-  return allocate(bytes, static_cast<std::size_t>(alignment));
+  return allocate_or_throw(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocate(bytes, 1);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocate(bytes, 1);
 }
 void operator delete(void* memory) noexcept {
   std::free(memory);

@@ -20,13 +20,16 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
     part.push_back(shape[axis]);
     row_elements *= shape[axis];
   }
+  // A tensor without memory yet (operands being counted) has rows without memory.
   auto* base = static_cast<std::byte*>(data);
+  if (base == nullptr) return {nullptr, dtype, part};
   return {base + static_cast<std::size_t>(begin * row_elements) * size_of(dtype), dtype, part};
 }
 
 Rows columns(const Tensor& matrix, std::int64_t begin, std::int64_t end) {
   BELAY_CHECK(matrix.shape.rank() == 2 && begin >= 0 && begin <= end && end <= matrix.dim(1));
   auto* base = static_cast<std::byte*>(matrix.data);
+  if (base == nullptr) return {nullptr, matrix.dtype, matrix.dim(0), end - begin, matrix.dim(1)};
   return {base + static_cast<std::size_t>(begin) * size_of(matrix.dtype), matrix.dtype,
           matrix.dim(0), end - begin, matrix.dim(1)};
 }

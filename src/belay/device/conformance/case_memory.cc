@@ -84,7 +84,8 @@ Tensor CaseMemory::tensor(std::size_t operand) const {
     const DType dtype = is_floating(o.dtype) ? DType::f64 : o.dtype;
     return {const_cast<std::byte*>(exact_[operand].data()), dtype, o.shape};
   }
-  return {base_ + o.offset, o.dtype, o.shape};
+  // There is no memory yet while the operands are counted.
+  return {base_ == nullptr ? nullptr : base_ + o.offset, o.dtype, o.shape};
 }
 
 Tensor CaseMemory::input(std::string_view name, DType dtype, const Shape& shape,
