@@ -42,14 +42,14 @@ HWY_INLINE Vec exp_nonpositive(Vec x) {
 // Keep NaN. minps and maxps return their second operand then; the portable target is compared and
 // selected, because its own drop NaN.
 HWY_INLINE Vec at_least(float low, Vec x) {
-#if HWY_TARGET == HWY_SCALAR
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
   return hn::IfThenElse(hn::Lt(x, splat(low)), splat(low), x);
 #else
   return hn::Max(splat(low), x);
 #endif
 }
 HWY_INLINE Vec at_most(float high, Vec x) {
-#if HWY_TARGET == HWY_SCALAR
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
   return hn::IfThenElse(hn::Gt(x, splat(high)), splat(high), x);
 #else
   return hn::Min(splat(high), x);
