@@ -79,6 +79,24 @@ std::size_t available_memory() {
   return 0;
 }
 
+std::vector<MemoryItem> memory_plan(const ParameterTable& table, const ProgramConfig& config,
+                                    const DryRun& dry) {
+  const auto state = ParameterStore::bytes(table, {config.compute, config.train});
+  const std::int64_t rotary =
+      config.model.learned_positions() ? 0 : config.model.seq_len * config.model.head_dim * 4;
+  std::vector<MemoryItem> memory = {{"parameters", state.masters},
+                                    {"low-precision weights", state.copies},
+                                    {"gradients", state.grads},
+                                    {"optimizer moments", state.moments},
+                                    {"activations", dry.sizes.saved},
+                                    {"temporaries", dry.sizes.scratch},
+                                    {"kernel workspace", dry.sizes.workspace},
+                                    {"rotary table", static_cast<std::size_t>(rotary)},
+                                    {"inputs and sums", dry.input_bytes}};
+  std::erase_if(memory, [](const MemoryItem& item) { return item.bytes == 0; });
+  return memory;
+}
+
 void refuse_what_does_not_fit(const Plan& plan) {
   const std::size_t available = available_memory();
   const std::size_t needed = plan.total_bytes();
@@ -96,12 +114,14 @@ Prepared prepare_program(Device& device, const ParameterTable& table, const Prog
                          const PlanningOptions& options) {
   DryRun dry = dry_run(device, table, config);
   const std::vector<MatmulKey> keys = matmul_keys(dry.calls);
+  Prepared result;
+  Plan& plan = result.plan;
+  plan.memory = memory_plan(table, config, dry);
+  refuse_what_does_not_fit(plan);  // before kernels are measured, which takes time and memory too
   choose_kernels(device, keys, options);
   dry = dry_run(device, table, config);  // workspaces and kernel names of the choices
   record_selection(device, dry.calls);
 
-  Prepared result;
-  Plan& plan = result.plan;
   plan.device = device.name();
   plan.threads = thread_count();
   plan.dtype = name_of(config.compute);
@@ -110,16 +130,7 @@ Prepared prepare_program(Device& device, const ParameterTable& table, const Prog
   plan.accumulation = options.accumulation;
   plan.seq_len = config.seq_len;
   plan.model_flops_per_token = training_flops_per_token(config.model, config.seq_len);
-  const auto state = ParameterStore::bytes(table, {config.compute, config.train});
-  plan.memory = {{"parameters", state.masters},
-                 {"low-precision weights", state.copies},
-                 {"gradients", state.grads},
-                 {"optimizer moments", state.moments},
-                 {"activations", dry.sizes.saved},
-                 {"temporaries", dry.sizes.scratch},
-                 {"kernel workspace", dry.sizes.workspace},
-                 {"inputs", dry.input_bytes}};
-  std::erase_if(plan.memory, [](const MemoryItem& item) { return item.bytes == 0; });
+  plan.memory = memory_plan(table, config, dry);
   for (const MatmulKey& key : keys) {
     const auto found = device.matmul_choices().all().find(key);
     if (found != device.matmul_choices().all().end()) plan.matmuls.emplace_back(key, found->second);

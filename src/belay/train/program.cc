@@ -15,6 +15,11 @@ std::size_t input_tensor_bytes(const ProgramConfig& config) {
   return aligned(static_cast<std::size_t>(config.micro_batch * config.seq_len) * 4);
 }
 
+// The loss, and at the next aligned address one sum of squares per parameter.
+std::size_t sums_bytes(const ParameterTable& table) {
+  return kAlignment + aligned(static_cast<std::size_t>(table.size()) * sizeof(double));
+}
+
 }  // namespace
 
 Program::Program(Device& device, const ParameterTable& table, const ProgramConfig& config,
@@ -25,12 +30,11 @@ Program::Program(Device& device, const ParameterTable& table, const ProgramConfi
       store_(device, table, {config.compute, config.train}),
       saved_memory_(device.allocate(sizes.saved, "activations")),
       scratch_memory_(device.allocate(sizes.scratch, "temporaries")),
-      input_memory_(device.allocate(input_bytes(), "inputs")),
-      sums_memory_(
-          device.allocate(static_cast<std::size_t>(table.size() + 1) * kAlignment, "sums")),
+      input_memory_(device.allocate(input_bytes() - sums_bytes(table), "inputs")),
+      sums_memory_(device.allocate(sums_bytes(table), "sums")),
       saved_("activations", saved_memory_->address(), sizes.saved),
       scratch_("temporaries", scratch_memory_->address(), sizes.scratch),
-      host_sums_(static_cast<std::size_t>(table.size() + 1) * (kAlignment / sizeof(double))) {
+      host_sums_(static_cast<std::size_t>(table.size()) + 1) {
   lane_->reserve_workspace(sizes.workspace);
   model_ = std::make_unique<Transformer>(
       *lane_, config_.model, table, TransformerOptions{config_.head_block_rows, config_.z_loss});
@@ -38,7 +42,7 @@ Program::Program(Device& device, const ParameterTable& table, const ProgramConfi
 
 std::size_t Program::input_bytes() const {
   const auto tokens = static_cast<std::size_t>(config_.micro_batch * config_.seq_len);
-  return kInputTensors * input_tensor_bytes(config_) + aligned(tokens * 4);
+  return kInputTensors * input_tensor_bytes(config_) + aligned(tokens * 4) + sums_bytes(table_);
 }
 
 PassInputs Program::inputs(std::int64_t rows) const {

@@ -75,7 +75,7 @@ class Program {
   void record_step(Lane& lane);
 
   [[nodiscard]] ArenaSizes peaks() const { return {saved_.peak(), scratch_.peak(), 0}; }
-  [[nodiscard]] std::size_t input_bytes() const;
+  [[nodiscard]] std::size_t input_bytes() const;  // inputs, losses and sums
 
  private:
   void launch_gradient_squares(Lane& lane);

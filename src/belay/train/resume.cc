@@ -1,9 +1,11 @@
 #include "belay/train/resume.h"
 
 #include <charconv>
+#include <utility>
 
 #include "belay/base/error.h"
 #include "belay/base/log.h"
+#include "belay/base/parallel.h"
 #include "belay/plan/plan.h"
 
 namespace belay {
@@ -85,6 +87,12 @@ SnapshotState snapshot_state(const RunSetup& setup, const Progress& progress) {
       {"seq_len", extra_text(setup.seq_len)},
       {"global_batch", extra_text(config.train.global_batch)},
       {"micro_batch", extra_text(config.train.micro_batch)},
+      {"head_block_rows", extra_text(config.train.head_block_rows)},
+      {"threads", extra_text(thread_count())},
+      {"device", config.train.device},
+      {"z_loss", fmt::format("{}", config.optimizer.z_loss)},
+      {"dropout", fmt::format("{}", config.model.dropout)},
+      {"isolate_documents", fmt::format("{}", config.data.isolate_documents)},
       {"steps_without_labels", extra_text(progress.steps_without_labels)},
       {"steps_non_finite", extra_text(progress.steps_non_finite)},
   };
@@ -110,6 +118,25 @@ SnapshotState check_resume(const std::string& dir, const RunSetup& setup,
              setup.train.samples());
   must_equal("the row length", extra_number(state, "seq_len"), setup.seq_len);
   must_equal("train.global_batch", extra_number(state, "global_batch"), config.train.global_batch);
+  const auto text_of = [&](const std::string& key) {
+    const auto entry = state.extra.find(key);
+    return entry == state.extra.end() ? std::string() : entry->second;
+  };
+  must_equal("optimizer.z_loss", text_of("z_loss"), fmt::format("{}", config.optimizer.z_loss));
+  must_equal("model.dropout", text_of("dropout"), fmt::format("{}", config.model.dropout));
+  must_equal("data.isolate_documents", text_of("isolate_documents"),
+             fmt::format("{}", config.data.isolate_documents));
+  // These change rounding only.
+  const std::pair<const char*, std::string> roundings[] = {
+      {"micro_batch", extra_text(config.train.micro_batch)},
+      {"head_block_rows", extra_text(config.train.head_block_rows)},
+      {"threads", extra_text(thread_count())},
+      {"device", config.train.device}};
+  for (const auto& [key, present] : roundings) {
+    if (text_of(key) == present) continue;
+    log::warn("{} was {} and is {} now: the run continues, but not bit for bit", key, text_of(key),
+              present);
+  }
   compare_curve("learning-rate schedule", state.schedule,
                 config.optimizer.schedule_of(config.train.steps), options.allow_new_optimizer);
   compare_curve("optimizer", state.optimizer, optimizer_settings(config.optimizer),

@@ -31,8 +31,8 @@ std::span<const config::Field> TrainConfig::fields() {
       field<&TrainConfig::device>("device", "where to compute", config::one_of(kDevices)),
       field<&TrainConfig::log_every>("log_every", "steps between records in metrics.jsonl",
                                      at_least(1)),
-      field<&TrainConfig::eval_every>("eval_every", "steps between evaluations; 0: none",
-                                      at_least(0)),
+      field<&TrainConfig::eval_every>(
+          "eval_every", "steps between evaluations; 0: only after the last step", at_least(0)),
       field<&TrainConfig::eval_batches>(
           "eval_batches", "micro-batches per evaluation; 0: the whole validation set", at_least(0)),
       field<&TrainConfig::snapshot_every>(

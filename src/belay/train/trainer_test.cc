@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "belay/base/error.h"
+#include "belay/base/file.h"
 #include "belay/base/philox.h"
+#include "belay/train/run_lock.h"
 
 namespace belay {
 namespace {
@@ -128,7 +130,8 @@ TEST_F(TrainerTest, WritesTheRunDirectory) {
   const json trace = json::parse(std::ifstream(fs::path(out) / "timeline-2-3.json"));
   EXPECT_GT(trace["traceEvents"].size(), 50U);
   // The effective configuration reads back to itself.
-  EXPECT_NO_THROW(load_config((fs::path(out) / "config.toml").string(), {}));
+  const std::string effective = (fs::path(out) / "config.toml").string();
+  EXPECT_EQ(to_toml(load_config(effective, {})), read_file(effective));
 }
 
 // Ten samples, global batch 2, three epochs: wherever the run stops, the resumed one takes the same
@@ -186,6 +189,27 @@ TEST_F(TrainerTest, RefusesToOverwriteARunOrToResumeAnother) {
   EXPECT_THROW(train(config({"train.seed=2"}), to(out, 0, "auto")), Error);
   EXPECT_THROW(train(config({"train.dtype=bf16"}), to(out, 0, "auto")), Error);
   EXPECT_THROW(train(config({"model.ffn=48"}), to(out, 0, "auto")), Error);
+}
+
+TEST_F(TrainerTest, OneTrainingPerRunDirectory) {
+  const std::string out = path("run");
+  fs::create_directories(out);
+  const RunLock lock(out);
+  try {
+    train(config(), to(out));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(std::to_string(::getpid())), std::string::npos);
+  }
+  EXPECT_FALSE(fs::exists(fs::path(out) / "metrics.jsonl"));
+}
+
+TEST_F(TrainerTest, ATimelineThatTheRunCutsShortIsWrittenAllTheSame) {
+  TrainOptions options = to(path("run"), 4);
+  options.timeline_first = 3;
+  options.timeline_last = 9;
+  train(config(), options);
+  EXPECT_TRUE(fs::exists(path("run") + "/timeline-3-4.json"));
 }
 
 TEST_F(TrainerTest, RefusesIdsBeyondTheVocabulary) {
