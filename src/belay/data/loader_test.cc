@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "belay/base/allocation_count.h"
 #include "belay/data/pack.h"
 #include "belay/data/test_files.h"
 
@@ -132,19 +131,6 @@ TEST(Loader, ABatchMayHaveNothingToCount) {
   const Batch& batch = loader.next();
   EXPECT_EQ(batch.counted, 0);
   EXPECT_TRUE(std::ranges::all_of(batch.targets, [](auto target) { return target == -1; }));
-}
-
-TEST(Loader, ASteadyBatchAllocatesNothing) {
-  const TestDirectory directory;
-  const Dataset dataset = Dataset::open(make_store(directory, {13, 30, 7, 5000}), 8);
-  const SampleOrder order(3, dataset.samples());
-  for (const int workers : {0, 2}) {
-    Loader loader(dataset, order, {.rows = 4, .workers = workers});
-    for (int step = 0; step < 10; ++step) loader.next();
-    const std::int64_t before = allocation_count();
-    for (int step = 0; step < 200; ++step) loader.next();
-    EXPECT_EQ(allocation_count() - before, 0) << workers << " workers";
-  }
 }
 
 TEST(Loader, AnErrorComesOutOfNext) {

@@ -291,9 +291,10 @@ TEST(Pack, MemoryDoesNotGrowWithTheInput) {
     text.shrink_to_fit();
     return peak_memory_of([&] { pack(options); });
   };
-  constexpr std::int64_t kSlack = std::int64_t{12} << 20;
-  EXPECT_LT(peak(50, "b.jsonl", true), peak(10, "a.jsonl", true) + kSlack);
-  EXPECT_LT(peak(80, "b.txt", false), peak(40, "a.txt", false) + kSlack);
+  // Queues fill as threads happen to run, so peaks differ by some; by the input they would by more.
+  constexpr std::int64_t kSlack = std::int64_t{40} << 20;
+  EXPECT_LT(peak(120, "b.jsonl", true), peak(20, "a.jsonl", true) + kSlack);
+  EXPECT_LT(peak(140, "b.txt", false), peak(40, "a.txt", false) + kSlack);
 }
 
 TEST(Pack, AKilledRunLeavesNothingUnderTheFinalName) {

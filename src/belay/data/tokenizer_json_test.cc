@@ -166,15 +166,12 @@ double thread_seconds() {
 }
 
 double seconds_to_encode(const Tokenizer& tokenizer, const std::string& text) {
-  double best = 1e9;
-  for (int repeat = 0; repeat < 2; ++repeat) {
-    Ids ids;
-    const double start = thread_seconds();
-    tokenizer.encode(text, ids);
-    best = std::min(best, thread_seconds() - start);
-    EXPECT_EQ(tokenizer.decode(ids), text);
-  }
-  return best;
+  Ids ids;
+  const double start = thread_seconds();
+  tokenizer.encode(text, ids);
+  const double taken = thread_seconds() - start;
+  EXPECT_EQ(tokenizer.decode(ids), text);
+  return taken;
 }
 
 TEST(TokenizerJson, time_grows_with_the_length_of_a_word_not_its_square) {
@@ -187,8 +184,14 @@ TEST(TokenizerJson, time_grows_with_the_length_of_a_word_not_its_square) {
   }
   trainer.feed(std::string_view(word).substr(0, 20000));
   const auto tokenizer = tokenizer_from_json(trainer.finish(), "trained");
-  const double one = seconds_to_encode(*tokenizer, word.substr(0, std::size_t{1} << 20));
-  const double two = seconds_to_encode(*tokenizer, word);
+  // Neighbours only ever slow a measurement down: a few tries find the true times, whose ratio is 4
+  // where time grows with the square.
+  double one = 1e9;
+  double two = 1e9;
+  for (int attempt = 0; attempt < 8 && (attempt < 2 || two >= 3 * one); ++attempt) {
+    one = std::min(one, seconds_to_encode(*tokenizer, word.substr(0, std::size_t{1} << 20)));
+    two = std::min(two, seconds_to_encode(*tokenizer, word));
+  }
   EXPECT_LT(two, 3 * one);
 }
 
