@@ -13,7 +13,7 @@ namespace {
 TEST(DataAllocationTest, ASteadyBatchAllocatesNothing) {
   const TestDirectory directory;
   std::string text;
-  for (const std::size_t length : {13, 30, 7, 5000}) {
+  for (const std::size_t length : {13U, 30U, 7U, 5000U}) {
     text += "{\"text\":\"" + std::string(length, 'x') + "\"}\n";
   }
   PackOptions options;
