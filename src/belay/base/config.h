@@ -241,6 +241,9 @@ std::string to_toml(std::span<const Section> sections);
 // Markdown tables of all keys with defaults (the values in the sections) for the user guide.
 std::string to_markdown(std::span<const Section> sections);
 
+// As TOML writes it.
+std::string to_text(const Value& value);
+
 // "at least 1 and less than 2"
 std::string describe(const Rule& rule);
 

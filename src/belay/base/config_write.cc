@@ -46,7 +46,7 @@ struct Writer {
 };
 
 std::string value_text(const Section& section, const Field& field) {
-  return std::visit(Writer{}, field.read(section.object, field));
+  return to_text(field.read(section.object, field));
 }
 
 std::string doc_text(const Field& field) {
@@ -74,6 +74,10 @@ std::string kind_text(const Field& field) {
 }
 
 }  // namespace
+
+std::string to_text(const Value& value) {
+  return std::visit(Writer{}, value);
+}
 
 std::string describe(const Rule& rule) {
   std::string text;

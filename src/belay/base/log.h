@@ -13,8 +13,11 @@ enum class Level { debug, info, warn, error, off };
 
 void set_level(Level level);
 [[nodiscard]] bool enabled(Level level);
-// Also writes every message to this file (the run directory's log.txt); empty stops that.
+// Also writes every message from info on to this file (the run directory's log.txt), whatever the
+// level of the console; empty stops that.
 void set_file(const std::string& path);
+// Only to that file, if there is one: what the console learns by other means.
+void write_to_file(Level level, std::string_view message);
 // Called before each message, so that a progress bar can clear its line; null: nothing.
 void set_before_write(void (*hook)());
 [[nodiscard]] bool topic_enabled(std::string_view topic);

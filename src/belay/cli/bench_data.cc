@@ -17,6 +17,7 @@
 #include "belay/base/parallel.h"
 #include "belay/base/philox.h"
 #include "belay/cli/bench.h"
+#include "belay/cli/options.h"
 #include "belay/data/loader.h"
 #include "belay/data/pack.h"
 #include "belay/observe/memory.h"
@@ -193,16 +194,16 @@ void add_bench_data(CLI::App& bench) {
   command->add_option("--data", options->data, "Batches from this dataset; packs nothing");
   command->add_option("--tokenizer", options->tokenizer, "For packing")->capture_default_str();
   command->add_option("--megabytes", options->megabytes, "Text to pack")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_option("--rows", options->rows, "Rows of a batch")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_option("--seq-len", options->seq_len, "Tokens of a row")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_option("--seconds", options->seconds, "Time for each loader figure")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON");
   command->footer("Example:\n  belay bench data --tokenizer data/train/tokenizer.json --json");

@@ -11,8 +11,10 @@
 #include "belay/base/error.h"
 #include "belay/base/parallel.h"
 #include "belay/cli/bench.h"
+#include "belay/cli/options.h"
 #include "belay/device/cpu/matmul/candidates.h"
 #include "belay/device/matmul_tune.h"
+#include "belay/machine/available_memory.h"
 
 namespace belay {
 namespace {
@@ -78,6 +80,11 @@ MatmulKey parse_shape(const std::string& text, DType dtype) {
   }
 }
 
+std::size_t operand_bytes(const MatmulKey& key) {
+  const std::int64_t inputs = key.m * key.k + key.n * key.k;
+  return static_cast<std::size_t>(inputs) * 4 + static_cast<std::size_t>(key.m * key.n) * 4;
+}
+
 std::vector<Entry> wanted_entries(const Options& options) {
   const auto dtype = parse_dtype(options.dtype);
   if (!dtype || (*dtype != DType::f32 && *dtype != DType::bf16)) {
@@ -90,6 +97,12 @@ std::vector<Entry> wanted_entries(const Options& options) {
     if (entry.key.m < 1 || entry.key.n < 1 || entry.key.k < 1) {
       fail(ExitCode::usage, "'{}': every dimension must be at least 1", entry.key.text());
     }
+    constexpr std::int64_t kMost = std::int64_t{1} << 30;
+    if (entry.key.m > kMost || entry.key.n > kMost || entry.key.k > kMost) {
+      fail(ExitCode::usage, "'{}': a dimension is larger than {}", entry.key.text(), kMost);
+    }
+    require_memory(operand_bytes(entry.key), "'" + entry.key.text() + "'",
+                   "choose a smaller shape");
   }
   return entries;
 }
@@ -198,16 +211,16 @@ void add_bench_gemm(CLI::App& bench) {
   command->add_option("--dtype", options->dtype, "f32 or bf16")->capture_default_str();
   command->add_option("--device", options->device, "Device")->capture_default_str();
   command->add_option("--tokens", options->tokens, "Rows of a step's products")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_option("--head-rows", options->head_rows, "Rows of the vocabulary's products")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_option("--seconds", options->seconds, "Time per shape, about")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_option("--threads", options->threads, "Compute threads (default: all)")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   command->add_flag("--processor-time", options->processor_time,
                     "Count processor time, not elapsed time: for a busy machine; one thread only");
   command->add_flag("--json", options->json, "Machine-readable output");

@@ -205,15 +205,13 @@ void add_bench_train(CLI::App& bench) {
   command
       ->add_option("--model", a->model, fmt::format("One of {}", fmt::join(preset_names(), ", ")))
       ->capture_default_str();
-  command->add_option("--batch", a->batch, "Rows")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  command->add_option("--batch", a->batch, "Rows")->check(above_zero())->capture_default_str();
   command->add_option("--seq", a->seq_len, "Tokens per row")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_option("--dtype", a->dtype, "f32 or bf16")->capture_default_str();
   command->add_option("--steps", a->steps, "Timed steps, after one that is not")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_option("--matmul", a->matmul, "auto, or one candidate for all matrix products")
       ->capture_default_str();

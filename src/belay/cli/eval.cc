@@ -83,12 +83,12 @@ void add_eval(CLI::App& app) {
   command->add_option("--data", a->data, "Directory that `belay pack` wrote, or another token file")
       ->required();
   command->add_option("--batch", a->batch, "Rows at a time; does not change the result")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_option("--seq-len", a->seq_len, "Tokens per row; 0: the model's")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_zero());
   command->add_option("--batches", a->batches, "Only the first N batches; 0: all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_zero());
   command->add_option("--dtype", a->dtype, "f32 or bf16")->capture_default_str();
   command->add_option("--device", a->device, "cpu or reference")->capture_default_str();
   command->add_flag("--isolate,!--no-isolate", a->isolate,

@@ -154,10 +154,10 @@ void add_generate(CLI::App& app) {
   command
       ->add_option("--max-tokens", a->max_tokens,
                    "Tokens to draw; 0: as many as the model takes, at most 200")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least_zero())
       ->capture_default_str();
   command->add_option("--samples", a->samples, "Continuations, with seeds SEED, SEED+1, ...")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_option("--temperature", a->sampler.temperature, "0: always the most likely token")
       ->capture_default_str();

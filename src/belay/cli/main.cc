@@ -5,8 +5,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <new>
@@ -36,6 +38,7 @@ int report(ExitCode code, std::string_view message) {
   const char* const label = isatty(STDERR_FILENO) != 0 ? "\033[1;31merror:\033[0m" : "error:";
   std::fflush(stdout);
   fmt::print(stderr, "belay: {} {}\n", label, message);
+  log::write_to_file(log::Level::error, message);
   return static_cast<int>(code);
 }
 
@@ -62,6 +65,13 @@ void refuse_unknown_command(CLI::App& app, std::string_view word) {
   fail(ExitCode::usage, "there is no command \"{}\"; {}", word,
        guess.empty() ? fmt::format("the commands are {}", fmt::join(views, ", "))
                      : fmt::format("did you mean \"{}\"?", guess));
+}
+
+// What a program reads must be complete, or the exit code must say that it is not.
+void check_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  fail(errno == ENOSPC ? ExitCode::capacity : ExitCode::data, "standard output: cannot write: {}",
+       std::strerror(errno));
 }
 
 int run(int argc, char** argv) {
@@ -112,7 +122,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return belay::run(argc, argv);
+    const int code = belay::run(argc, argv);
+    belay::check_output();
+    return code;
   } catch (const belay::Error& error) {
     return belay::report(error.code(), error.what());
   } catch (const std::filesystem::filesystem_error& error) {

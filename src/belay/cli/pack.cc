@@ -12,6 +12,7 @@
 #include "belay/base/error.h"
 #include "belay/base/log.h"
 #include "belay/cli/commands.h"
+#include "belay/cli/options.h"
 #include "belay/data/pack.h"
 
 namespace belay {
@@ -154,7 +155,7 @@ void add_pack(CLI::App& app) {
   command
       ->add_option("--seq-len", options.row_len,
                    "Also pack rows of this length, short documents whole")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   command->add_flag("--append-eod", options.append_eod,
                     "End each document with the tokenizer's id");
   command->add_option("--text-key", options.text_key, "Where the text stands in a JSONL line")
@@ -177,12 +178,12 @@ void add_pack(CLI::App& app) {
   command
       ->add_option("--max-line-bytes", options.input.max_line_bytes,
                    "Longer JSONL lines are dropped and counted")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command
       ->add_option("--max-document-bytes", options.input.max_document_bytes,
                    "Longer documents are tokenised in parts")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command->add_option("--dtype", arguments->dtype, "Width of ids; auto: by the vocabulary")
       ->check(CLI::IsMember({"auto", "u16", "u32"}))

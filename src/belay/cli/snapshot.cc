@@ -94,6 +94,10 @@ void add_snapshot(CLI::App& app) {
   CLI::App* group = app.add_subcommand(
       "snapshot", "Look into snapshots, verify them, and convert them to and from other formats");
   group->require_subcommand(1);
+  group->footer(
+      "Examples:\n"
+      "  belay snapshot inspect runs/first\n"
+      "  belay snapshot export runs/first --out models/first");
   const auto arguments = std::make_shared<Arguments>();
   const auto add = [&](const char* name, const char* what, const char* source, const char* example,
                        void (*body)(const Arguments&)) {

@@ -8,6 +8,7 @@
 
 #include "belay/base/error.h"
 #include "belay/cli/commands.h"
+#include "belay/cli/options.h"
 #include "belay/plan/plan.h"
 #include "belay/train/trainer.h"
 
@@ -96,7 +97,7 @@ void add_train(CLI::App& app) {
       ->take_all();
   command
       ->add_option("--stop-at", a->options.stop_at, "Save and stop after this step; 0: at the end")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_zero());
   command->add_option("--timeline", a->timeline,
                       "STEP or FIRST-LAST: write a trace of these steps for Perfetto");
   command->add_flag("--json", a->json, "Print the summary as JSON");

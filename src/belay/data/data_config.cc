@@ -10,7 +10,7 @@ std::span<const config::Field> DataConfig::fields() {
       field<&DataConfig::workers>("workers", "reader threads; 0: read in the training thread",
                                   config::between(0, 64)),
       field<&DataConfig::prefetch>("prefetch", "micro-batches read ahead",
-                                   config::between(1, 1024)),
+                                   config::between(2, 1024)),
       field<&DataConfig::isolate_documents>(
           "isolate_documents", "documents that share a row do not attend to each other"),
   };

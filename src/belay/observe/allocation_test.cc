@@ -19,7 +19,7 @@ TEST(ObserveAllocationTest, AStepOfAllSinksAllocatesNothing) {
   std::filesystem::create_directories(directory);
   MetricHub hub(1);
   hub.add(make_jsonl_sink(directory + "/metrics.jsonl", 0));
-  hub.add(make_tensorboard_sink(directory));
+  hub.add(make_tensorboard_sink(directory, 0));
   ::testing::internal::CaptureStderr();
   hub.add(make_console_sink({.total_steps = 100, .every = 1}));
   GrowthWatch watch(1.0);

@@ -15,8 +15,10 @@ namespace belay {
 // are cut off. Throws Error(data) if the file cannot be opened, Error(capacity) if it cannot grow.
 std::unique_ptr<MetricSink> make_jsonl_sink(const std::string& path, std::int64_t resumed_step);
 
-// An event file for TensorBoard in `directory`: train/NAME for each number, val/loss.
-std::unique_ptr<MetricSink> make_tensorboard_sink(const std::string& directory);
+// An event file for TensorBoard in `directory`: train/NAME for each number, val/loss. After a
+// resume TensorBoard drops what earlier files hold behind `resumed_step`.
+std::unique_ptr<MetricSink> make_tensorboard_sink(const std::string& directory,
+                                                  std::int64_t resumed_step);
 
 struct ConsoleOptions {
   std::int64_t first_step = 0;  // steps done before this process started

@@ -67,6 +67,19 @@ std::string_view EventRecord::file_version(double wall_time) {
   return framed();
 }
 
+std::string_view EventRecord::restart(double wall_time, std::int64_t step) {
+  constexpr std::string_view kStart = "\x08\x01";  // SessionLog.status = START
+  event_.clear();
+  append_key(event_, 1, fixed64);
+  append_little_endian(event_, std::bit_cast<std::uint64_t>(wall_time));
+  append_key(event_, 2, varint);
+  append_varint(event_, static_cast<std::uint64_t>(step));
+  append_key(event_, 7, length_delimited);
+  append_varint(event_, kStart.size());
+  event_.append(kStart);
+  return framed();
+}
+
 void EventRecord::begin(double wall_time, std::int64_t step) {
   event_.clear();
   summary_.clear();
@@ -107,8 +120,9 @@ namespace {
 
 class TensorboardSink final : public MetricSink {
  public:
-  explicit TensorboardSink(const std::string& path) : file_(path) {
+  TensorboardSink(const std::string& path, std::int64_t resumed_step) : file_(path) {
     file_.append(record_.file_version(wall_time_now()));
+    if (resumed_step > 0) file_.append(record_.restart(wall_time_now(), resumed_step + 1));
   }
 
   void step(const StepMetrics& metrics) override {
@@ -147,15 +161,18 @@ class TensorboardSink final : public MetricSink {
 
 }  // namespace
 
-std::unique_ptr<MetricSink> make_tensorboard_sink(const std::string& directory) {
+std::unique_ptr<MetricSink> make_tensorboard_sink(const std::string& directory,
+                                                  std::int64_t resumed_step) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) fail(ExitCode::data, "cannot create {}: {}", directory, error.message());
   char host[256] = "localhost";
   gethostname(host, sizeof(host) - 1);
-  return std::make_unique<TensorboardSink>(fmt::format(
-      "{}/events.out.tfevents.{:010d}.{}.{}", directory, static_cast<std::int64_t>(wall_time_now()),
-      static_cast<const char*>(host), getpid()));
+  return std::make_unique<TensorboardSink>(
+      fmt::format("{}/events.out.tfevents.{:010d}.{}.{}", directory,
+                  static_cast<std::int64_t>(wall_time_now()), static_cast<const char*>(host),
+                  getpid()),
+      resumed_step);
 }
 
 }  // namespace belay

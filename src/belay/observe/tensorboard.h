@@ -15,6 +15,10 @@ class EventRecord {
   // The first record of a file.
   std::string_view file_version(double wall_time);
 
+  // Tells readers that the run starts again at `step`: what older files hold from there on is void
+  // (SessionLog START of event.proto).
+  std::string_view restart(double wall_time, std::int64_t step);
+
   // Any number of scalars for one step: begin, scalar..., finish. The view is valid until the next
   // begin or file_version. wall_time in seconds since 1970.
   void begin(double wall_time, std::int64_t step);

@@ -45,6 +45,7 @@ TEST(EventRecordTest, BytesAreThoseOfTheFormat) {
 struct Event {
   std::int64_t step = 0;
   std::string version;
+  bool starts = false;
   std::map<std::string, float> scalars;
 };
 
@@ -105,6 +106,8 @@ std::vector<Event> read_events(std::string_view file) {
         event.step = static_cast<std::int64_t>(fields.varint());
       } else if (key == (3U << 3 | 2U)) {
         event.version = fields.take(fields.varint());
+      } else if (key == (7U << 3 | 2U)) {
+        event.starts = fields.take(fields.varint()) == "\x08\x01";
       } else {
         EXPECT_EQ(key, 5U << 3 | 2U);
         for (Reader summary(fields.take(fields.varint())); !summary.done();) {
@@ -126,7 +129,7 @@ std::vector<Event> read_events(std::string_view file) {
 TEST(TensorboardSinkTest, AnIndependentReaderReadsBackWhatWasWritten) {
   const std::string directory = ::testing::TempDir() + "belay_tensorboard";
   std::filesystem::remove_all(directory);
-  const auto sink = make_tensorboard_sink(directory);
+  const auto sink = make_tensorboard_sink(directory, 0);
   sink->step({.step = 300, .tokens = 77, .loss = 2.25, .lr = 1e-3, .tokens_per_s = 5e4});
   sink->evaluation({.step = 301, .loss = 3.5, .tokens = 10, .ms = 2});
   sink->close();
@@ -146,6 +149,20 @@ TEST(TensorboardSinkTest, AnIndependentReaderReadsBackWhatWasWritten) {
   EXPECT_EQ(events[1].scalars.at("train/tokens_per_s"), 5e4F);
   EXPECT_EQ(events[2].step, 301);
   EXPECT_EQ(events[2].scalars.at("val/loss"), 3.5F);
+}
+
+TEST(TensorboardSinkTest, AResumedRunVoidsWhatOlderFilesHoldBehindIt) {
+  const std::string directory = ::testing::TempDir() + "belay_tensorboard_resumed";
+  std::filesystem::remove_all(directory);
+  make_tensorboard_sink(directory, 70)->close();
+  std::string path;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) path = entry.path();
+  std::ostringstream content;
+  content << std::ifstream(path, std::ios::binary).rdbuf();
+  const std::vector<Event> events = read_events(content.str());
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_TRUE(events[1].starts);
+  EXPECT_EQ(events[1].step, 71);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "belay/train/loaded_model.h"
 
+#include "belay/machine/available_memory.h"
 #include "belay/train/model_source.h"
 
 namespace belay {
@@ -9,6 +10,8 @@ std::unique_ptr<LoadedModel> load_model(const std::string& dir, const std::strin
   auto model = std::make_unique<LoadedModel>();
   model->config = read_model_config(dir);
   model->table = make_parameter_table(model->config);
+  const auto state = ParameterStore::bytes(model->table, {compute, false});
+  require_memory(state.masters + state.copies, dir, "use a machine with more memory");
   model->device = make_device(device);
   model->store =
       std::make_unique<ParameterStore>(*model->device, model->table, StoreOptions{compute, false});

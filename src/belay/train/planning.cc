@@ -1,13 +1,15 @@
 #include "belay/train/planning.h"
 
+#include <malloc.h>
+
 #include <algorithm>
-#include <fstream>
 
 #include "belay/base/error.h"
 #include "belay/base/log.h"
 #include "belay/base/parallel.h"
 #include "belay/device/matmul_cache.h"
 #include "belay/device/matmul_tune.h"
+#include "belay/machine/available_memory.h"
 #include "belay/model/flops.h"
 #include "belay/plan/calibrate.h"
 #include "belay/plan/dry_device.h"
@@ -15,7 +17,7 @@
 namespace belay {
 namespace {
 
-constexpr std::size_t kUnbounded = std::size_t{1} << 42;
+constexpr std::size_t kUnbounded = std::size_t{1} << 61;
 
 struct DryRun {
   std::vector<OpCall> calls;
@@ -49,6 +51,7 @@ void choose_kernels(Device& device, std::vector<MatmulKey> keys, const PlanningO
     options.progress(fmt::format("measured {} of {}: {} -> {} ({:.0f} GFLOP/s)", p.done, p.total,
                                  p.key.text(), p.choice.kernel, p.choice.flops_per_s * 1e-9));
   });
+  ::malloc_trim(0);  // measuring took memory that the run will want
 }
 
 // A choice that declines its shape here (another processor's plan, or one name for all products) is
@@ -64,19 +67,6 @@ void record_selection(Device& device, std::span<const OpCall> calls) {
     }
     device.matmul_choices().set(key, {std::string(call.kernel), 0});
   }
-}
-
-// MemAvailable of the kernel; 0 when it does not say.
-std::size_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  std::size_t kilobytes = 0;
-  std::string unit;
-  while (file >> key >> kilobytes) {
-    std::getline(file, unit);
-    if (key == "MemAvailable:") return kilobytes * 1024;
-  }
-  return 0;
 }
 
 std::vector<MemoryItem> memory_plan(const ParameterTable& table, const ProgramConfig& config,
@@ -98,20 +88,26 @@ std::vector<MemoryItem> memory_plan(const ParameterTable& table, const ProgramCo
 }
 
 void refuse_what_does_not_fit(const Plan& plan) {
-  const std::size_t available = available_memory();
-  const std::size_t needed = plan.total_bytes();
-  if (available == 0 || needed <= available) return;
-  fail(ExitCode::capacity,
-       "the run needs {} but {} are free, {} too little; the largest classes:\n{}"
-       "lower train.micro_batch, model.seq_len or the model's size, or set train.dtype = \"bf16\"",
-       human_bytes(static_cast<double>(needed)), human_bytes(static_cast<double>(available)),
-       human_bytes(static_cast<double>(needed - available)), describe_memory(plan));
+  require_memory(plan.total_bytes(), "the run",
+                 fmt::format("lower train.micro_batch, model.seq_len or the model's size, or set "
+                             "train.dtype = \"bf16\"; the largest classes:\n{}",
+                             describe_memory(plan)));
+}
+
+// Rows of operands are counted in 32 bits.
+void check_tokens(const ProgramConfig& config) {
+  constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
+  if (config.micro_batch <= kMost / config.seq_len) return;
+  fail(ExitCode::usage,
+       "a pass of {} rows of {} tokens holds more than {} tokens; use fewer rows at a time",
+       config.micro_batch, config.seq_len, kMost);
 }
 
 }  // namespace
 
 Prepared prepare_program(Device& device, const ParameterTable& table, const ProgramConfig& config,
                          const PlanningOptions& options) {
+  check_tokens(config);
   DryRun dry = dry_run(device, table, config);
   const std::vector<MatmulKey> keys = matmul_keys(dry.calls);
   Prepared result;

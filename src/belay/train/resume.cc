@@ -114,9 +114,9 @@ SnapshotState check_resume(const std::string& dir, const RunSetup& setup,
   const RunConfig& config = setup.config;
   must_equal("train.seed", state.data_seed, config.train.seed);
   must_equal("train.dtype", state.dtype, std::string(name_of(config.train.dtype)));
+  must_equal("the row length", extra_number(state, "seq_len"), setup.seq_len);
   must_equal("the number of samples in data.train", extra_number(state, "samples_per_epoch"),
              setup.train.samples());
-  must_equal("the row length", extra_number(state, "seq_len"), setup.seq_len);
   must_equal("train.global_batch", extra_number(state, "global_batch"), config.train.global_batch);
   const auto text_of = [&](const std::string& key) {
     const auto entry = state.extra.find(key);

@@ -115,6 +115,11 @@ TEST(RunConfigTest, WhatNeedsMoreProcessesIsRefusedClearly) {
   EXPECT_NE(usage_error([] { parse_config("[parallel]\nzero = 1\n", "t", {}); }), "");
 }
 
+TEST(RunConfigTest, NumbersHaveBoundsThatTheEngineCanHold) {
+  EXPECT_NE(usage_error([] { parse_config("[train]\nsteps = 5000000000\n", "t", {}); }), "");
+  EXPECT_NE(usage_error([] { parse_config("[train]\nmicro_batch = 99999999999\n", "t", {}); }), "");
+}
+
 TEST(RunConfigTest, EvaluationNeedsData) {
   EXPECT_NE(usage_error([] { parse_config("[train]\neval_every = 5\n", "t", {}); }), "");
 }

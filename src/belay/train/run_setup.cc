@@ -4,6 +4,7 @@
 
 #include "belay/base/error.h"
 #include "belay/base/parallel.h"
+#include "belay/model/model_fields.h"
 #include "belay/snapshot/convert.h"
 #include "belay/train/model_source.h"
 
@@ -24,13 +25,41 @@ data::Dataset open_data(const std::string& key, const std::string& path, std::in
   return data::Dataset::open(path, seq_len);
 }
 
+// Beside model.path only dropout and seq_len may be chosen: what else [model] says must be true.
+void refuse_contradictions(const ModelConfig& asked, const ModelConfig& found,
+                           const std::string& path) {
+  const ModelConfig defaults = family_defaults(asked.family);
+  for (const config::Field& field : model_fields()) {
+    if (field.name == "dropout" || field.name == "seq_len") continue;
+    const config::Value value = field.read(&asked, field);
+    const config::Value truth = field.read(&found, field);
+    const bool given = field.name == "family" ? asked.family != ModelConfig().family
+                                              : value != field.read(&defaults, field);
+    if (!given || value == truth) continue;
+    fail(ExitCode::usage,
+         "model.{} is {} but {} has {}; drop the key (beside model.path only dropout and seq_len "
+         "can be chosen)",
+         field.name, config::to_text(value), path, config::to_text(truth));
+  }
+}
+
 // The model as [model] or model.path describes it; vocab and seq_len may still be open.
 ModelConfig describe_model(const RunConfig& config) {
-  if (config.model_path.empty()) return config.model;
+  if (config.model_path.empty()) {
+    const RopeConfig& rope = config.model.rope;
+    if (rope.scaling == RopeScaling::dynamic && rope.original_seq_len == 0) {
+      fail(
+          ExitCode::usage,
+          "model.rope_scaling = \"dynamic\" stretches beyond model.rope_original_seq_len, which is "
+          "not set; set it to the length before stretching");
+    }
+    return config.model;
+  }
   ModelConfig model = read_model_config(resolve_snapshot(config.model_path));
   model.dropout = config.model.dropout;
   // What the checkpoint's rotary scaling counts from stays when the rows get longer or shorter.
   if (model.rope.original_seq_len == 0) model.rope.original_seq_len = model.seq_len;
+  refuse_contradictions(config.model, model, config.model_path);
   if (config.model.seq_len > 0) {
     if (model.learned_positions() && config.model.seq_len != model.seq_len) {
       if (config.model.seq_len > model.seq_len) {

@@ -15,16 +15,20 @@ constexpr std::int64_t kDefaultMicroBatch = 8;
 
 std::span<const config::Field> TrainConfig::fields() {
   using config::at_least;
+  using config::between;
   using config::field;
   static const config::Field kFields[] = {
-      field<&TrainConfig::steps>("steps", "optimizer steps of the whole run", at_least(1)),
+      field<&TrainConfig::steps>("steps", "optimizer steps of the whole run",
+                                 between(1, 4294967295.0)),
       field<&TrainConfig::micro_batch>(
           "micro_batch", "rows per pass; 0: global_batch / (accumulation x ranks), or 8",
-          at_least(0)),
-      field<&TrainConfig::global_batch>(
-          "global_batch", "rows per step; 0: micro_batch x accumulation x ranks", at_least(0)),
-      field<&TrainConfig::accumulation>(
-          "accumulation", "passes per step and rank; 0: derived from the two batches", at_least(0)),
+          between(0, 1 << 24)),
+      field<&TrainConfig::global_batch>("global_batch",
+                                        "rows per step; 0: micro_batch x accumulation x ranks",
+                                        between(0, 1 << 30)),
+      field<&TrainConfig::accumulation>("accumulation",
+                                        "passes per step and rank; 0: derived from the two batches",
+                                        between(0, 1 << 24)),
       field<&TrainConfig::dtype>("dtype", "compute type; weights keep an f32 master copy",
                                  config::one_of(kDtypes)),
       field<&TrainConfig::seed>("seed", "of initial weights, data order and dropout"),

@@ -158,7 +158,8 @@ void Trainer::prepare() {
 
 void Trainer::open_sinks() {
   hub_.add(make_jsonl_sink((fs::path(options_.out) / "metrics.jsonl").string(), progress_.step));
-  if (setup_.config.observe.tensorboard) hub_.add(make_tensorboard_sink(options_.out));
+  if (setup_.config.observe.tensorboard)
+    hub_.add(make_tensorboard_sink(options_.out, progress_.step));
   ConsoleOptions console;
   console.first_step = progress_.step;
   console.total_steps = options_.stop_at > 0 ? std::min(options_.stop_at, train_config().steps)
@@ -314,7 +315,7 @@ void Trainer::train_steps() {
   data::LoaderOptions loading;
   loading.rows = config.micro_batch;
   loading.start = progress_.position;
-  loading.depth = static_cast<int>(std::max<std::int64_t>(2, setup_.config.data.prefetch));
+  loading.depth = static_cast<int>(setup_.config.data.prefetch);
   loading.workers = static_cast<int>(setup_.config.data.workers);
   data::Loader loader(setup_.train, order, loading);
   const BatchAdapter adapter(config.micro_batch, setup_.seq_len,

@@ -10,6 +10,7 @@
 
 #include "belay/base/error.h"
 #include "belay/base/file.h"
+#include "belay/base/log.h"
 #include "belay/base/philox.h"
 #include "belay/train/run_lock.h"
 
@@ -191,6 +192,14 @@ TEST_F(TrainerTest, RefusesToOverwriteARunOrToResumeAnother) {
   EXPECT_THROW(train(config({"model.ffn=48"}), to(out, 0, "auto")), Error);
 }
 
+TEST_F(TrainerTest, TheLogFileHoldsWhatAQuietConsoleDoesNot) {
+  log::set_level(log::Level::error);
+  train(config(), to(path("run"), 2));
+  log::set_level(log::Level::info);
+  const std::string text = read_file(path("run/log.txt"));
+  EXPECT_NE(text.find("memory plan"), std::string::npos) << text;
+}
+
 TEST_F(TrainerTest, OneTrainingPerRunDirectory) {
   const std::string out = path("run");
   fs::create_directories(out);
@@ -237,6 +246,28 @@ TEST_F(TrainerTest, StartsFromWeightsOnDisk) {
   train(config({"model.path=\"" + first.snapshot + "\"", "train.steps=4"}), to(path("second")));
   EXPECT_LT(steps(path("second")).at(1)["loss"].get<double>(),
             steps(path("first")).at(2)["loss"].get<double>());
+}
+
+TEST_F(TrainerTest, WhatContradictsTheModelOnDiskIsRefused) {
+  const std::string snapshot = train(config(), to(path("first"), 1)).snapshot;
+  const auto refusal = [&](const std::string& key) -> std::string {
+    try {
+      train(config({"model.path=\"" + snapshot + "\"", key}), to(path("second")));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal("model.layers=3").find("model.layers is 3 but"), std::string::npos);
+  EXPECT_NE(refusal("model.family=gpt2"), "");
+  EXPECT_EQ(refusal("model.dropout=0.1"), "");
+}
+
+TEST_F(TrainerTest, DynamicScalingNeedsTheLengthItStartsFrom) {
+  EXPECT_THROW(train(config({"model.rope_scaling=dynamic"}), to(path("run"))), Error);
+  train(config({"model.rope_scaling=dynamic", "model.rope_original_seq_len=8"}),
+        to(path("run"), 1));
 }
 
 }  // namespace
