@@ -54,7 +54,7 @@ SHAPES = {
 
 def attention(cases):
     for name, shape in SHAPES.items():
-        for dtype in (torch.float32, torch.bfloat16):
+        for dtype in cases.dtypes:
             one_attention(cases, name, shape, dtype)
 
 
@@ -83,5 +83,4 @@ def one_attention(cases, name, shape, dtype):
             result.update({"d_q": d_q, "d_k": d_k, "d_v": d_v})
         return result
 
-    suffix = "bf16" if dtype == torch.bfloat16 else "f32"
-    cases.keep(f"{name}_{suffix}", inputs, compute)
+    cases.keep(f"{name}_{cases.name_of(dtype)}", inputs, compute)

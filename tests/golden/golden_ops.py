@@ -1,5 +1,5 @@
 """One file per operator. A tensor is named CASE/OPERAND; expected results are float32 (float64 for
-sums that the engine keeps in float64). A case whose name ends in _bf16 has bfloat16 operands."""
+sums that the engine keeps in float64). A case's name ends in the type of its operands."""
 
 import torch
 import torch.nn.functional as F
@@ -8,13 +8,16 @@ import golden_attention
 import tensor_file
 
 F32_THRESHOLD = 1e-5
+NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
 
 
 class Cases:
-    """Collects the cases of one operator. `generator` makes them independent of each other."""
+    """Collects the cases of one operator with operands of `dtypes`. `generator` makes them
+    independent of each other."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, dtypes):
         self.generator = torch.Generator().manual_seed(seed)
+        self.dtypes = dtypes
         self.tensors = {}
 
     def normal(self, *shape, dtype=torch.float32, scale=1.0, shift=0.0):
@@ -23,10 +26,14 @@ class Cases:
     def integers(self, low, high, *shape):
         return torch.randint(low, high, shape, generator=self.generator, dtype=torch.int32)
 
+    @staticmethod
+    def name_of(dtype):
+        return NAMES[dtype]
+
     def keep(self, case, inputs, compute):
         """compute(dtype, **inputs) returns the expected results, working in `dtype`."""
         exact = compute(torch.float64, **inputs)
-        if not case.endswith("bf16"):
+        if case.endswith("f32"):
             for name, value in compute(torch.float32, **inputs).items():
                 check_fair(f"{case}/{name}", value, exact[name])
         for name, value in inputs.items():
@@ -56,13 +63,13 @@ def matmul(cases):
     for name, (m, n, k) in shapes.items():
         for trans_a in (False, True):
             for trans_b in (False, True):
-                for dtype in (torch.float32, torch.bfloat16):
+                for dtype in cases.dtypes:
                     one_matmul(cases, name, (m, n, k), trans_a, trans_b, dtype)
 
 
 def one_matmul(cases, name, size, trans_a, trans_b, dtype):
     m, n, k = size
-    suffix = "bf16" if dtype == torch.bfloat16 else "f32"
+    suffix = cases.name_of(dtype)
     layout = ("t" if trans_a else "n") + ("t" if trans_b else "n")
     inputs = {
         "a": cases.normal(*((k, m) if trans_a else (m, k)), dtype=dtype),
@@ -82,12 +89,12 @@ def one_matmul(cases, name, size, trans_a, trans_b, dtype):
 def norm(cases):
     for kind in ("layer", "rms"):
         for residual in (False, True):
-            for dtype in (torch.float32, torch.bfloat16):
+            for dtype in cases.dtypes:
                 one_norm(cases, kind, residual, dtype)
 
 
 def one_norm(cases, kind, residual, dtype, tokens=7, hidden=40):
-    suffix = "bf16" if dtype == torch.bfloat16 else "f32"
+    suffix = cases.name_of(dtype)
     inputs = {
         "src": cases.normal(tokens, hidden, dtype=dtype, shift=0.5),
         "weight": cases.normal(hidden, scale=0.2, shift=1.0),
@@ -138,7 +145,7 @@ ACTIVATIONS = {
 def activation(cases):
     for kind, function in ACTIVATIONS.items():
         for gated in (False, True):
-            for dtype in (torch.float32, torch.bfloat16):
+            for dtype in cases.dtypes:
                 one_activation(cases, kind, function, gated, dtype)
 
 
@@ -154,12 +161,12 @@ def one_activation(cases, kind, function, gated, dtype, tokens=7, ffn=45):
         (d_x,) = grads((y * d_dst.to(work)).sum(), [x])
         return {"dst": y, "d_src": d_x}
 
-    suffix = "bf16" if dtype == torch.bfloat16 else "f32"
+    suffix = cases.name_of(dtype)
     cases.keep(f"{kind}_gated_{suffix}" if gated else f"{kind}_{suffix}", inputs, compute)
 
 
 def cross_entropy(cases):
-    for dtype in (torch.float32, torch.bfloat16):
+    for dtype in cases.dtypes:
         for z_loss in (0.0, 1e-2):
             one_cross_entropy(cases, z_loss, dtype)
 
@@ -183,13 +190,13 @@ def one_cross_entropy(cases, z_loss, dtype, rows=12, vocab=83):
         return {"nll": nll, "d_logits": d_x}
 
     name = "plain" if z_loss == 0 else "z_loss"
-    suffix = "bf16" if dtype == torch.bfloat16 else "f32"
+    suffix = cases.name_of(dtype)
     cases.keep(f"{name}_{suffix}", inputs, compute)
 
 
 def embedding(cases, tokens=18, vocab=29, hidden=24, seq=10):
-    for dtype in (torch.float32, torch.bfloat16):
-        suffix = "bf16" if dtype == torch.bfloat16 else "f32"
+    for dtype in cases.dtypes:
+        suffix = cases.name_of(dtype)
         inputs = {
             "tokens": cases.integers(0, vocab, tokens),
             "positions": torch.arange(tokens, dtype=torch.int32) % seq,
@@ -217,6 +224,8 @@ def embedding(cases, tokens=18, vocab=29, hidden=24, seq=10):
 
 
 def adamw(cases, steps=6, n=77):
+    if torch.float32 not in cases.dtypes:
+        return  # the state is float32
     for name, decay, max_norm in (("plain", 0.0, 0.0), ("decay", 0.1, 0.0), ("clip", 0.1, 1.0)):
         inputs = {
             "weights_before": cases.normal(n),
@@ -254,8 +263,8 @@ def adamw(cases, steps=6, n=77):
 
 
 def reductions(cases, rows=21, columns=35):
-    for dtype in (torch.float32, torch.bfloat16):
-        suffix = "bf16" if dtype == torch.bfloat16 else "f32"
+    for dtype in cases.dtypes:
+        suffix = cases.name_of(dtype)
         inputs = {
             "src": cases.normal(rows, columns, dtype=dtype),
             "other": cases.normal(rows, columns, dtype=dtype),
@@ -286,6 +295,13 @@ def write_all(folder):
         "elementwise": reductions,
     }
     for seed, (name, writer) in enumerate(writers.items(), start=1):
-        cases = Cases(seed)
+        tensor_file.save(folder / f"{name}.safetensors", all_cases(seed, writer))
+
+
+def all_cases(seed, writer):
+    tensors = {}
+    for offset, dtypes in ((0, (torch.float32, torch.bfloat16)), (100, (torch.float16,))):
+        cases = Cases(seed + offset, dtypes)
         writer(cases)
-        tensor_file.save(folder / f"{name}.safetensors", cases.tensors)
+        tensors.update(cases.tensors)
+    return tensors

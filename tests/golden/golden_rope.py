@@ -113,7 +113,7 @@ def write_all(folder):
     dim, heads, tokens = 16, 3, 14
     angles = tables["default"]
     positions = (torch.arange(tokens, dtype=torch.int32) * 5) % 40
-    for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
+    for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16), ("f16", torch.float16)):
         rows = torch.randn(tokens, heads * dim, generator=generator).to(dtype)
         x = rows.double().reshape(tokens, heads, dim).requires_grad_(True)
         cosine, sine = angles.double()[positions.long()][:, None].chunk(2, dim=-1)

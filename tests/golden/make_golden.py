@@ -6,10 +6,11 @@
 Needs Debian's python3-torch (1.13). The files are committed; run this again only to change a case.
 Everything is seeded, so the same PyTorch writes the same bytes.
 
-Every value is computed in float64 from inputs that are exact in their stored type (float32 or
-bfloat16), then rounded once to float32: what is left between a golden value and a kernel's result
-is that kernel's own error. The script also computes each case in float32 and refuses to write a
-case where PyTorch's own float32 would miss the tests' threshold, so the threshold stays fair.
+Every value is computed in float64 from inputs that are exact in their stored type (float32,
+bfloat16 or float16), then rounded once to float32: what is left between a golden value and a
+kernel's result is that kernel's own error. The script also computes each case in float32 and
+refuses to write a case where PyTorch's own float32 would miss the tests' threshold, so the
+threshold stays fair.
 """
 
 import argparse

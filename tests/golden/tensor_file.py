@@ -12,6 +12,7 @@ DTYPES = [
     (torch.float32, "F32"),
     (torch.int32, "I32"),
     (torch.bfloat16, "BF16"),
+    (torch.float16, "F16"),
 ]
 NAMES = dict(DTYPES)
 RANK = {dtype: rank for rank, (dtype, _) in enumerate(DTYPES)}

@@ -86,13 +86,10 @@ std::size_t operand_bytes(const MatmulKey& key) {
 }
 
 std::vector<Entry> wanted_entries(const Options& options) {
-  const auto dtype = parse_dtype(options.dtype);
-  if (!dtype || (*dtype != DType::f32 && *dtype != DType::bf16)) {
-    fail(ExitCode::usage, "--dtype {}: matrix products are f32 or bf16", options.dtype);
-  }
+  const DType dtype = parse_compute_dtype(options.dtype);
   std::vector<Entry> entries;
-  for (const std::string& text : options.shapes) entries.push_back({parse_shape(text, *dtype)});
-  if (entries.empty()) entries = shapes_of_gpt2(options.tokens, options.head_rows, *dtype);
+  for (const std::string& text : options.shapes) entries.push_back({parse_shape(text, dtype)});
+  if (entries.empty()) entries = shapes_of_gpt2(options.tokens, options.head_rows, dtype);
   for (const Entry& entry : entries) {
     if (entry.key.m < 1 || entry.key.n < 1 || entry.key.k < 1) {
       fail(ExitCode::usage, "'{}': every dimension must be at least 1", entry.key.text());
@@ -208,7 +205,7 @@ void add_bench_gemm(CLI::App& bench) {
   command->add_option("--model", options->model, "Whose shapes to measure")
       ->check(CLI::IsMember({"gpt2-124m"}))
       ->capture_default_str();
-  command->add_option("--dtype", options->dtype, "f32 or bf16")->capture_default_str();
+  command->add_option("--dtype", options->dtype, "f32, bf16 or f16")->capture_default_str();
   command->add_option("--device", options->device, "Device")->capture_default_str();
   command->add_option("--tokens", options->tokens, "Rows of a step's products")
       ->check(above_zero())

@@ -20,15 +20,15 @@ namespace {
 
 struct Options {
   std::string op;
-  std::string dtype = "both";
+  std::string dtype = "all";
   bool json = false;
 };
 
 std::vector<DType> wanted_dtypes(const std::string& text) {
-  if (text == "both") return {DType::f32, DType::bf16};
+  if (text == "all") return {DType::f32, DType::bf16, DType::f16};
   const auto dtype = parse_dtype(text);
-  if (dtype == DType::f32 || dtype == DType::bf16) return {*dtype};
-  fail(ExitCode::usage, "--dtype {}: choose f32, bf16 or both", text);
+  if (dtype && is_storage(*dtype)) return {*dtype};
+  fail(ExitCode::usage, "--dtype {}: choose f32, bf16, f16 or all", text);
 }
 
 void check_op(const std::string& op) {
@@ -101,7 +101,7 @@ void add_bench_ops(CLI::App& bench) {
       "ops", "Time every fused operator against the measured roofline of this machine");
   const auto options = std::make_shared<Options>();
   command->add_option("--op", options->op, "One operator only, as norm_forward");
-  command->add_option("--dtype", options->dtype, "Storage type: f32, bf16 or both")
+  command->add_option("--dtype", options->dtype, "Storage type: f32, bf16, f16 or all")
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print one JSON document");
   command->footer(

@@ -16,6 +16,7 @@
 #include "belay/cli/options.h"
 #include "belay/device/matmul_tune.h"
 #include "belay/plan/plan.h"
+#include "belay/precision/arithmetic_config.h"
 #include "belay/train/planning.h"
 #include "belay/train/step.h"
 
@@ -138,7 +139,7 @@ void print_ops(const Plan& plan) {
 void run(const Arguments& a) {
   const DType compute = parse_compute_dtype(a.dtype);
   ProgramConfig config;
-  config.model = preset_config(a.model);
+  config.model = in_precision(preset_config(a.model), compute);
   config.micro_batch = a.batch;
   config.seq_len = a.seq_len;
   config.compute = compute;
@@ -209,7 +210,7 @@ void add_bench_train(CLI::App& bench) {
   command->add_option("--seq", a->seq_len, "Tokens per row")
       ->check(above_zero())
       ->capture_default_str();
-  command->add_option("--dtype", a->dtype, "f32 or bf16")->capture_default_str();
+  command->add_option("--dtype", a->dtype, "f32, bf16 or f16")->capture_default_str();
   command->add_option("--steps", a->steps, "Timed steps, after one that is not")
       ->check(above_zero())
       ->capture_default_str();

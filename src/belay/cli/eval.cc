@@ -10,6 +10,7 @@
 #include "belay/base/error.h"
 #include "belay/cli/commands.h"
 #include "belay/cli/options.h"
+#include "belay/precision/arithmetic_config.h"
 #include "belay/snapshot/convert.h"
 #include "belay/train/evaluate.h"
 #include "belay/train/loaded_model.h"
@@ -35,7 +36,7 @@ void run(const Arguments& a) {
   const DType compute = parse_compute_dtype(a.dtype);
   const std::string dir = resolve_snapshot(a.model);
   ProgramConfig config;
-  config.model = read_model_config(dir);
+  config.model = in_precision(read_model_config(dir), compute);
   config.micro_batch = a.batch;
   config.seq_len = a.seq_len > 0 ? a.seq_len : config.model.seq_len;
   config.compute = compute;
@@ -89,7 +90,7 @@ void add_eval(CLI::App& app) {
       ->check(at_least_zero());
   command->add_option("--batches", a->batches, "Only the first N batches; 0: all")
       ->check(at_least_zero());
-  command->add_option("--dtype", a->dtype, "f32 or bf16")->capture_default_str();
+  command->add_option("--dtype", a->dtype, "f32, bf16 or f16")->capture_default_str();
   command->add_option("--device", a->device, "cpu or reference")->capture_default_str();
   command->add_flag("--isolate,!--no-isolate", a->isolate,
                     "Documents in one row do not see each other (default)");

@@ -167,7 +167,7 @@ void add_generate(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--seed", a->sampler.seed, "Same seed, same text")->capture_default_str();
   command->add_option("--tokenizer", a->tokenizer, "Default: the one in the model's directory");
-  command->add_option("--dtype", a->dtype, "f32 or bf16")->capture_default_str();
+  command->add_option("--dtype", a->dtype, "f32, bf16 or f16")->capture_default_str();
   command->add_option("--device", a->device, "cpu or reference")->capture_default_str();
   command->add_flag("--ignore-end", a->ignore_end, "Go on behind the end of a document");
   command->add_flag("--json", a->json, "One JSON object a sample instead of streamed text");

@@ -12,8 +12,8 @@ namespace belay {
 // The value of --dtype: a type that models compute in. Error(usage) otherwise.
 inline DType parse_compute_dtype(const std::string& text) {
   const auto dtype = parse_dtype(text);
-  if (dtype == DType::f32 || dtype == DType::bf16) return *dtype;
-  fail(ExitCode::usage, "--dtype '{}' is not one of f32, bf16", text);
+  if (dtype && is_storage(*dtype)) return *dtype;
+  fail(ExitCode::usage, "--dtype '{}' is not one of f32, bf16, f16", text);
 }
 
 // Checks of numbers whose messages name the value and the bound.

@@ -3,6 +3,7 @@
 #include "belay/base/error.h"
 #include "belay/base/log.h"
 #include "belay/device/cpu/cpu_device.h"
+#include "belay/device/finite.h"
 #include "belay/device/guard/guard_device.h"
 
 namespace belay {
@@ -15,13 +16,15 @@ std::unique_ptr<Device> make_device(std::string_view name) {
 }
 
 void Lane::execute(const OpCall& call, KernelContext& context) {
-  if (recorder_ == nullptr) {
-    call.invoke(call, context);
-    return;
-  }
+  context.overflow = device().overflow();
+  context.overflowed = false;
   const auto begin = std::chrono::steady_clock::now();
   call.invoke(call, context);
-  recorder_->record(call, begin, std::chrono::steady_clock::now());
+  const bool overflowed = settle_halves(call, context.overflow) || context.overflowed;
+  const auto end = std::chrono::steady_clock::now();
+  ++(size_of(call.arithmetic) == 2 ? counts_.low_precision : counts_.full_precision);
+  if (overflowed) ++counts_.overflowing;
+  if (recorder_ != nullptr) recorder_->record(call, begin, end);
 }
 
 namespace detail {

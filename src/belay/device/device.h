@@ -27,6 +27,13 @@ class OpRecorder {
                       std::chrono::steady_clock::time_point end) = 0;
 };
 
+// Calls that a lane has executed.
+struct OpCounts {
+  std::int64_t low_precision = 0;   // computed in 16 bits
+  std::int64_t full_precision = 0;  // the others
+  std::int64_t overflowing = 0;     // that left an infinity or NaN in an f16 result, or would have
+};
+
 // An in-order queue of operator calls. Lane calls never allocate on the heap once warm.
 class Lane {
  public:
@@ -50,16 +57,37 @@ class Lane {
   // must outlive them.
   void set_tag(std::string_view tag) { tag_ = tag; }
   [[nodiscard]] std::string_view tag() const { return tag_; }
+  // Calls launched from now on belong to this layer of a model; -1: to none.
+  void set_layer(int layer) { layer_ = layer; }
+  [[nodiscard]] int layer() const { return layer_; }
+  // Of what has been executed since the last reset. `overflowing` is the sticky flag of a device
+  // that saturates.
+  [[nodiscard]] const OpCounts& counts() const { return counts_; }
+  void reset_counts() { counts_ = {}; }
   // Null: nobody is told. Not owned.
   void set_recorder(OpRecorder* recorder) { recorder_ = recorder; }
 
  protected:
-  // Runs the call now, on this thread, and tells the recorder.
+  // Runs the call now, on this thread, settles its f16 results, counts it and tells the recorder.
   void execute(const OpCall& call, KernelContext& context);
 
  private:
   std::string_view tag_;
+  int layer_ = -1;
+  OpCounts counts_;
   OpRecorder* recorder_ = nullptr;
+};
+
+// Calls launched while it lives belong to the layer.
+class LayerScope {
+ public:
+  LayerScope(Lane& lane, int layer) : lane_(lane) { lane_.set_layer(layer); }
+  ~LayerScope() { lane_.set_layer(-1); }
+  LayerScope(const LayerScope&) = delete;
+  LayerScope& operator=(const LayerScope&) = delete;
+
+ private:
+  Lane& lane_;
 };
 
 // Device memory; freed on destruction. The address is meaningful to kernels only.
@@ -86,11 +114,16 @@ class Device {
   virtual std::unique_ptr<Lane> create_lane() = 0;
   [[nodiscard]] virtual const KernelTable& kernels() const = 0;
 
+  // What its f16 arithmetic does on overflow.
+  [[nodiscard]] Overflow overflow() const { return overflow_; }
+  void set_overflow(Overflow overflow) { overflow_ = overflow; }
+
   // Which candidate runs which matrix product; filled by measurement or from a plan.
   [[nodiscard]] MatmulChoices& matmul_choices() { return matmul_choices_; }
   [[nodiscard]] const MatmulChoices& matmul_choices() const { return matmul_choices_; }
 
  private:
+  Overflow overflow_ = Overflow::infinity;
   MatmulChoices matmul_choices_;
 };
 
@@ -107,6 +140,7 @@ void launch(Lane& lane, const Args& args) {
   args.check();
   OpCall call = make_call(args, select_kernel(lane.device(), args));
   call.tag = lane.tag();
+  call.layer = lane.layer();
   lane.submit(call);
 }
 

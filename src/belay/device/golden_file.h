@@ -72,11 +72,14 @@ class GoldenFile {
       case StoredType::bf16:
         tensor.dtype = DType::bf16;
         break;
+      case StoredType::f16:
+        tensor.dtype = DType::f16;
+        break;
       case StoredType::i32:
         tensor.dtype = DType::i32;
         break;
       default:
-        throw std::runtime_error(name + ": golden tensors are F64, F32, BF16 or I32");
+        throw std::runtime_error(name + ": golden tensors are F64, F32, BF16, F16 or I32");
     }
     for (const std::uint64_t dim : info->shape) {
       tensor.shape.push_back(static_cast<std::int64_t>(dim));
@@ -100,6 +103,14 @@ inline constexpr Tolerance kF32Tolerance{1e-5, 1e-5};
 // bf16: one rounding of the result to 8 significant bits is off by at most 2^-9 of the next power
 // of two, so by 2^-8 of the value itself at worst.
 inline constexpr Tolerance kBf16Tolerance{0x1p-8, 0x1p-8};
+// f16: the same with 11 significant bits.
+inline constexpr Tolerance kF16Tolerance{0x1p-11, 0x1p-11};
+
+inline const Tolerance& tolerance_of(DType dtype) {
+  return dtype == DType::bf16  ? kBf16Tolerance
+         : dtype == DType::f16 ? kF16Tolerance
+                               : kF32Tolerance;
+}
 
 struct Distance {
   double norm = 0;

@@ -35,7 +35,7 @@ class Operands {
   }
   // Against the golden tensor `name`; the tolerance is that of the result's dtype unless given.
   void expect(const Tensor& actual, const std::string& name) const {
-    expect(actual, name, actual.dtype == DType::bf16 ? kBf16Tolerance : kF32Tolerance);
+    expect(actual, name, tolerance_of(actual.dtype));
   }
   void expect(const Tensor& actual, const std::string& name, const Tolerance& tolerance) const {
     expect_close(to_doubles(actual), values(name), tolerance, name);

@@ -184,40 +184,46 @@ TEST(GoldenTest, EmbeddingBackward) {
 // All steps in turn, each from the state that the one before left.
 TEST(GoldenTest, Adamw) {
   const GoldenFile file("ops/adamw.safetensors");
-  each_kernel<AdamwArgs>(file, [](Operands& operands, auto&& run) {
-    const Tensor gradients = operands.input("gradients");
-    const std::int64_t n = gradients.dim(1);
-    const std::vector<double> weights = operands.values("weights");
-    AdamwArgs args;
-    args.weights = operands.input("weights_before");
-    args.m = operands.output(DType::f32, {n});
-    args.v = operands.output(DType::f32, {n});
-    args.copy = operands.output(DType::bf16, {n});
-    std::memset(args.m.data, 0, args.m.bytes());
-    std::memset(args.v.data, 0, args.v.bytes());
-    args.lr = operands.number("lr");
-    args.beta1 = operands.number("beta1");
-    args.beta2 = operands.number("beta2");
-    args.eps = operands.number("eps");
-    args.weight_decay = operands.number("weight_decay");
-    for (std::int64_t step = 0; step < gradients.dim(0); ++step) {
-      args.grad = gradients.rows(step, step + 1).reshaped({n});
-      args.grad_scale = operands.values("grad_scale")[static_cast<std::size_t>(step)];
-      const auto power = static_cast<double>(step + 1);
-      args.correction1 = static_cast<float>(1.0 - std::pow(static_cast<double>(args.beta1), power));
-      args.correction2 = static_cast<float>(1.0 - std::pow(static_cast<double>(args.beta2), power));
-      if (!run(args)) return;
-      const std::vector<double> expected(weights.begin() + step * n,
-                                         weights.begin() + (step + 1) * n);
-      expect_close(to_doubles(args.weights), expected, kF32Tolerance, "weights");
-      for (std::int64_t i = 0; i < n; ++i) {
-        EXPECT_EQ(load(args.grad, i), 0.0);
-        EXPECT_EQ(args.copy.as<Bf16>()[i].bits, to_bf16(args.weights.as<float>()[i]).bits);
+  for (const DType copy : {DType::bf16, DType::f16}) {
+    each_kernel<AdamwArgs>(file, [&](Operands& operands, auto&& run) {
+      const Tensor gradients = operands.input("gradients");
+      const std::int64_t n = gradients.dim(1);
+      const std::vector<double> weights = operands.values("weights");
+      AdamwArgs args;
+      args.weights = operands.input("weights_before");
+      args.m = operands.output(DType::f32, {n});
+      args.v = operands.output(DType::f32, {n});
+      args.copy = operands.output(copy, {n});
+      std::memset(args.m.data, 0, args.m.bytes());
+      std::memset(args.v.data, 0, args.v.bytes());
+      args.lr = operands.number("lr");
+      args.beta1 = operands.number("beta1");
+      args.beta2 = operands.number("beta2");
+      args.eps = operands.number("eps");
+      args.weight_decay = operands.number("weight_decay");
+      for (std::int64_t step = 0; step < gradients.dim(0); ++step) {
+        args.grad = gradients.rows(step, step + 1).reshaped({n});
+        args.grad_scale = operands.values("grad_scale")[static_cast<std::size_t>(step)];
+        const auto power = static_cast<double>(step + 1);
+        args.correction1 =
+            static_cast<float>(1.0 - std::pow(static_cast<double>(args.beta1), power));
+        args.correction2 =
+            static_cast<float>(1.0 - std::pow(static_cast<double>(args.beta2), power));
+        if (!run(args)) return;
+        const std::vector<double> expected(weights.begin() + step * n,
+                                           weights.begin() + (step + 1) * n);
+        expect_close(to_doubles(args.weights), expected, kF32Tolerance, "weights");
+        for (std::int64_t i = 0; i < n; ++i) {
+          EXPECT_EQ(load(args.grad, i), 0.0);
+          const float weight = args.weights.as<float>()[i];
+          EXPECT_EQ(args.copy.as<std::uint16_t>()[i],
+                    copy == DType::f16 ? to_f16(weight).bits : to_bf16(weight).bits);
+        }
       }
-    }
-    operands.expect(args.m, "m");
-    operands.expect(args.v, "v");
-  });
+      operands.expect(args.m, "m");
+      operands.expect(args.v, "v");
+    });
+  }
 }
 
 TEST(GoldenTest, ReductionsAndAddition) {

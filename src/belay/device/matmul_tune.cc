@@ -13,6 +13,7 @@
 #include "belay/base/log.h"
 #include "belay/device/cpu/matmul/candidates.h"
 #include "belay/device/matmul_cache.h"
+#include "belay/device/reference/element.h"
 
 namespace belay {
 namespace {
@@ -31,31 +32,10 @@ double now(clockid_t clock = CLOCK_MONOTONIC) {
 }
 
 // Element i of every operand, so that any entry of the result can be worked out on the host without
-// keeping the operands there. Exact in bf16.
+// keeping the operands there. Exact in bf16 and f16.
 double pattern(std::int64_t i) {
   const std::uint32_t hash = static_cast<std::uint32_t>(i % kPeriod) * 2654435761U;
   return (static_cast<double>((hash >> 20U) & 255U) - 127.5) / 128.0;
-}
-
-void put(DType dtype, std::byte* at, double value) {
-  if (dtype == DType::bf16) {
-    const Bf16 element = to_bf16(static_cast<float>(value));
-    std::memcpy(at, &element, sizeof element);
-  } else {
-    const auto element = static_cast<float>(value);
-    std::memcpy(at, &element, sizeof element);
-  }
-}
-
-double get(DType dtype, const std::byte* at) {
-  if (dtype == DType::bf16) {
-    Bf16 element{};
-    std::memcpy(&element, at, sizeof element);
-    return static_cast<double>(to_float(element));
-  }
-  float element = 0;
-  std::memcpy(&element, at, sizeof element);
-  return static_cast<double>(element);
 }
 
 // The operands of one call, in device memory.
@@ -91,7 +71,7 @@ Bench::Bench(Device& device, const MatmulKey& key, bool processor_time)
   const std::size_t width = size_of(key.src);
   std::vector<std::byte> source((kChunk + kShift) * width);
   for (std::size_t at = 0; at < source.size(); at += width) {
-    put(key.src, source.data() + at, pattern(static_cast<std::int64_t>(at / width)));
+    store(source.data() + at, key.src, 0, pattern(static_cast<std::int64_t>(at / width)));
   }
   sets_.push_back(make_operands(device, source));
   const Operands& first = sets_.front();
@@ -144,7 +124,7 @@ double Bench::expected(std::int64_t row, std::int64_t col, double before) const 
 std::string Bench::check(const Candidate<MatmulArgs>& candidate, double& seconds) {
   struct Sample {
     std::int64_t row, col;
-    std::array<std::byte, 4> value;
+    alignas(8) std::array<std::byte, 4> value;
   };
   constexpr std::int64_t kSamples = 24;
   // A call that leaves an entry alone must not pass: overwritten entries start as NaN.
@@ -155,7 +135,7 @@ std::string Bench::check(const Candidate<MatmulArgs>& candidate, double& seconds
     Sample sample{(key_.m - 1) * i / (kSamples - 1),
                   i == kSamples - 1 ? key_.n - 1 : (key_.n - 1) * (i * 7 % kSamples) / kSamples,
                   {}};
-    put(key_.dst, sample.value.data(), before);
+    store(sample.value.data(), key_.dst, 0, before);
     samples.push_back(sample);
   }
   const MatmulArgs& args = sets_.front().args;
@@ -177,8 +157,10 @@ std::string Bench::check(const Candidate<MatmulArgs>& candidate, double& seconds
   lane_->wait();
   for (const Sample& sample : samples) {
     const double want = expected(sample.row, sample.col, before);
-    const double got = get(key_.dst, sample.value.data());
-    const double rounding = key_.dst == DType::bf16 ? 0x1p-7 : 0x1p-20;
+    const double got = load(sample.value.data(), key_.dst, 0);
+    const double rounding = key_.dst == DType::bf16  ? 0x1p-7
+                            : key_.dst == DType::f16 ? 0x1p-10
+                                                     : 0x1p-20;
     // The noise of a sum of k terms of either sign is far below this; a missing term is above it.
     const double tolerance =
         1e-4 * std::sqrt(static_cast<double>(key_.k)) + rounding * std::abs(want);

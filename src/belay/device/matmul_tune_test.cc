@@ -39,7 +39,7 @@ const MatmulKey kKey{20, 30, 40, DType::f32, DType::f32, false, true, false, tru
 
 TEST_F(TuneTest, ChoosesACandidateThatTakesTheShape) {
   const auto device = make_device("cpu");
-  for (const DType src : {DType::f32, DType::bf16}) {
+  for (const DType src : {DType::f32, DType::bf16, DType::f16}) {
     for (const bool accumulate : {false, true}) {
       const MatmulKey key{33, 65, 129, src, DType::f32, true, false, accumulate, !accumulate};
       const auto timings = time_matmul(*device, key, quick());
@@ -59,8 +59,8 @@ TEST_F(TuneTest, OwnKernelIsRightOnLargeShapes) {
   const auto device = make_device("cpu");
   TuneOptions options = quick();
   options.only = "belay";
-  for (const DType src : {DType::f32, DType::bf16}) {
-    for (const DType dst : {DType::f32, DType::bf16}) {
+  for (const DType src : {DType::f32, DType::bf16, DType::f16}) {
+    for (const DType dst : {DType::f32, src}) {
       const MatmulKey key{2100, 2060, 2070, src, dst, false, true, true, true};
       EXPECT_EQ(tune_matmul(*device, key, options).kernel, "belay");
     }

@@ -158,7 +158,7 @@ AdamwArgs adamw(Operands& operands, DType dtype) {
   args.grad = operands.real(DType::f32, {kWeights});
   args.m = operands.real(DType::f32, {kWeights});
   args.v = operands.real(DType::f32, {kWeights}, 0.1, 1);
-  if (dtype == DType::bf16) args.copy = operands.real(DType::bf16, {kWeights});
+  if (dtype != DType::f32) args.copy = operands.real(dtype, {kWeights});
   args.lr = 1e-4F;
   args.weight_decay = 0.1F;
   args.correction1 = 0.5F;
@@ -284,10 +284,9 @@ std::vector<Workload> workloads(const Device& device) {
                     const Shape shape{kTokens, kHidden};
                     return AddArgs{o.real(d, shape), o.real(d, shape), o.real(d, shape)};
                   })});
-  list.push_back(
-      {CastArgs::kName, vector + " to bf16", true, with([](Operands& o, DType) {
-         return CastArgs{o.real(DType::f32, {kWeights}), o.real(DType::bf16, {kWeights})};
-       })});
+  list.push_back({CastArgs::kName, vector + " from f32", false, with([](Operands& o, DType d) {
+                    return CastArgs{o.real(DType::f32, {kWeights}), o.real(d, {kWeights})};
+                  })});
   list.push_back({FillArgs::kName, vector, false, with([](Operands& o, DType d) {
                     return FillArgs{o.real(d, {kWeights}), 0.0};
                   })});

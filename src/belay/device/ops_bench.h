@@ -29,8 +29,8 @@ struct OpTiming {
 // The names that `only` accepts below.
 std::vector<std::string_view> benched_ops();
 
-// Runs every operator of the list, or the one named `only`, in f32 and/or bf16, on the cpu device.
-// `report` sees each result as it is there. Needs about 600 MB.
+// Runs every operator of the list, or the one named `only`, in each of the dtypes, on the cpu
+// device. `report` sees each result as it is there. Needs about 600 MB.
 void bench_ops(std::string_view only, const std::vector<DType>& dtypes, const MachineRates& rates,
                const std::function<void(const OpTiming&)>& report);
 

@@ -57,6 +57,7 @@ void Block::feed_forward(const Pass& pass, const Tensor& normed, const Tensor& u
 
 Block::Stream Block::forward(const Pass& pass, const Stream& stream, const Tensor& delta,
                              Saved& saved) const {
+  const LayerScope layer(pass.lane, layer_);
   const std::int64_t tokens = stream.residual.dim(0);
   const std::int64_t q_width = config_.heads * config_.head_dim;
   const std::int64_t kv_width = config_.kv_heads * config_.head_dim;
@@ -95,6 +96,7 @@ Block::Stream Block::forward(const Pass& pass, const Stream& stream, const Tenso
 }
 
 void Block::backward(const Pass& pass, const Saved& saved, const Tensor& d_x) const {
+  const LayerScope layer(pass.lane, layer_);
   const std::int64_t tokens = d_x.dim(0);
   const std::int64_t q_width = config_.heads * config_.head_dim;
   const std::int64_t kv_width = config_.kv_heads * config_.head_dim;
@@ -148,6 +150,7 @@ void Block::backward(const Pass& pass, const Saved& saved, const Tensor& d_x) co
 
 Block::Stream Block::decode(const Pass& pass, const Stream& stream, const Tensor& delta,
                             const KvCache& cache) const {
+  const LayerScope layer(pass.lane, layer_);
   const std::int64_t tokens = stream.residual.dim(0);
   const std::int64_t q_width = config_.heads * config_.head_dim;
   const std::int64_t kv_width = config_.kv_heads * config_.head_dim;

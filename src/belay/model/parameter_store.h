@@ -11,7 +11,7 @@
 namespace belay {
 
 struct StoreOptions {
-  DType compute = DType::f32;  // f32 or bf16
+  DType compute = DType::f32;  // f32, bf16 or f16
   bool train = true;           // gradients and moments
 };
 
@@ -29,7 +29,7 @@ class ParameterStore {
   [[nodiscard]] Tensor grad(int index) const { return view(grads_, DType::f32, index); }
   [[nodiscard]] Tensor m(int index) const { return view(m_, DType::f32, index); }
   [[nodiscard]] Tensor v(int index) const { return view(v_, DType::f32, index); }
-  // The bf16 copy; empty when the parameter has none.
+  // The low-precision copy; empty when the parameter has none.
   [[nodiscard]] Tensor copy(int index) const;
 
   // Draws initial weights as a function of (seed, parameter, element) and fills the copies.

@@ -29,6 +29,11 @@ struct StepMetrics {
   double tokens_per_s = 0;
   double model_flops_per_s = 0;
   std::int64_t rss_bytes = 0;
+  // Operator calls of the step: computed in 16 bits, in full precision, and those that left
+  // infinities or NaN in f16 results (or saturated).
+  std::int64_t low_precision_ops = 0;
+  std::int64_t full_precision_ops = 0;
+  std::int64_t overflowing_ops = 0;
 };
 
 struct EvaluationMetrics {

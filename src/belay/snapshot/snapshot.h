@@ -42,7 +42,7 @@ struct SnapshotState {
   std::int64_t data_epoch = 0;
   std::int64_t data_sample = 0;
   std::uint64_t random_seed = 0;  // of dropout and initialisation
-  std::string dtype;              // compute dtype: "f32", "bf16"
+  std::string dtype;              // compute dtype: "f32", "bf16", "f16"
   ScheduleConfig schedule;
   OptimizerSettings optimizer;
   std::string config_toml;     // the run's effective configuration

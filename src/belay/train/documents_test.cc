@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Families, DocumentsTest,
                          testing::Combine(testing::Values(Family::gpt2, Family::llama,
                                                           Family::qwen2),
                                           testing::Values("cpu", "reference", "guard"),
-                                          testing::Values(DType::f32, DType::bf16)),
+                                          testing::Values(DType::f32, DType::bf16, DType::f16)),
                          [](const auto& info) {
                            return std::string(name_of(std::get<0>(info.param))) + "_" +
                                   std::get<1>(info.param) + "_" +

@@ -1,6 +1,7 @@
 #include "belay/train/loaded_model.h"
 
 #include "belay/machine/available_memory.h"
+#include "belay/precision/arithmetic_config.h"
 #include "belay/train/model_source.h"
 
 namespace belay {
@@ -8,7 +9,7 @@ namespace belay {
 std::unique_ptr<LoadedModel> load_model(const std::string& dir, const std::string& device,
                                         DType compute) {
   auto model = std::make_unique<LoadedModel>();
-  model->config = read_model_config(dir);
+  model->config = in_precision(read_model_config(dir), compute);
   model->table = make_parameter_table(model->config);
   const auto state = ParameterStore::bytes(model->table, {compute, false});
   require_memory(state.masters + state.copies, dir, "use a machine with more memory");

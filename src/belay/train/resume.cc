@@ -46,6 +46,13 @@ std::string describe(const OptimizerSettings& s) {
                      s.weight_decay, s.clip_norm);
 }
 
+// What decides results in f16.
+std::string describe(const ArithmeticConfig& config) {
+  return fmt::format("overflow = {}, norm_eps_floor = {}",
+                     config.overflow == Overflow::saturate ? "saturate" : "inf",
+                     config.norm_eps_floor);
+}
+
 OptimizerSettings optimizer_settings(const OptimizerConfig& config) {
   return {config.betas[0], config.betas[1], config.eps, config.weight_decay, config.clip_norm};
 }
@@ -93,6 +100,7 @@ SnapshotState snapshot_state(const RunSetup& setup, const Progress& progress) {
       {"z_loss", fmt::format("{}", config.optimizer.z_loss)},
       {"dropout", fmt::format("{}", config.model.dropout)},
       {"isolate_documents", fmt::format("{}", config.data.isolate_documents)},
+      {"f16_arithmetic", describe(config.arithmetic)},
       {"steps_without_labels", extra_text(progress.steps_without_labels)},
       {"steps_non_finite", extra_text(progress.steps_non_finite)},
   };
@@ -126,6 +134,9 @@ SnapshotState check_resume(const std::string& dir, const RunSetup& setup,
   must_equal("model.dropout", text_of("dropout"), fmt::format("{}", config.model.dropout));
   must_equal("data.isolate_documents", text_of("isolate_documents"),
              fmt::format("{}", config.data.isolate_documents));
+  if (config.train.dtype == DType::f16) {
+    must_equal("[precision]", text_of("f16_arithmetic"), describe(config.arithmetic));
+  }
   // These change rounding only.
   const std::pair<const char*, std::string> roundings[] = {
       {"micro_batch", extra_text(config.train.micro_batch)},

@@ -37,6 +37,7 @@ std::vector<config::Section> sections_of(RunConfig& config) {
       config::section(config.data),
       config::section(config.train),
       config::section(config.optimizer),
+      config::section(config.arithmetic),
       config::section(config.parallel),
       config::section(config.snapshot),
       config::section(config.observe),

@@ -10,6 +10,7 @@
 #include "belay/observe/observe_config.h"
 #include "belay/optim/optimizer_config.h"
 #include "belay/parallel/parallel_config.h"
+#include "belay/precision/arithmetic_config.h"
 #include "belay/snapshot/snapshot_config.h"
 #include "belay/train/train_config.h"
 
@@ -21,6 +22,7 @@ struct RunConfig {
   DataConfig data;
   TrainConfig train;
   OptimizerConfig optimizer;
+  ArithmeticConfig arithmetic;
   ParallelConfig parallel;
   SnapshotConfig snapshot;
   ObserveConfig observe;

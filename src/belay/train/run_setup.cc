@@ -112,6 +112,7 @@ RunSetup set_up_run(RunConfig config) {
   }
 
   std::unique_ptr<Device> device = make_device(config.train.device);
+  device->set_overflow(config.arithmetic.overflow);
   ParameterTable table = make_parameter_table(model);
   return {std::move(config), rows_of,          std::move(train),
           std::move(val),    std::move(table), std::move(device)};
@@ -126,7 +127,7 @@ RunConfig effective_config(const RunSetup& setup) {
 ProgramConfig program_config(const RunSetup& setup) {
   const RunConfig& config = setup.config;
   ProgramConfig program;
-  program.model = config.model;
+  program.model = in_precision(config.model, config.train.dtype, config.arithmetic);
   program.micro_batch = config.train.micro_batch;
   program.seq_len = setup.seq_len;
   program.compute = config.train.dtype;

@@ -62,7 +62,7 @@ struct SteadyRun {
 TEST(SteadyStepTest, AWarmStepMakesNoHeapAllocation) {
   const std::string tokens = write_tokens("belay-steady-a.bin", 4000);
   for (const Family family : {Family::gpt2, Family::llama, Family::qwen2}) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       ModelConfig model = testing::tiny_model(family, 16);
       model.dropout = 0.1;
       SteadyRun steady(model, dtype, tokens, 1);

@@ -32,6 +32,14 @@ Stepper::Stepper(Program& program, const OptimizerConfig& optimizer, std::int64_
 }
 
 StepResult Stepper::run(std::int64_t step, std::int64_t updates, const MicroBatchSource& source) {
+  program_.lane().reset_counts();
+  StepResult result = run_counted(step, updates, source);
+  result.ops = program_.lane().counts();
+  return result;
+}
+
+StepResult Stepper::run_counted(std::int64_t step, std::int64_t updates,
+                                const MicroBatchSource& source) {
   Lane& lane = program_.lane();
   StepResult result;
   result.lr = learning_rate(schedule_, step);
@@ -39,6 +47,7 @@ StepResult Stepper::run(std::int64_t step, std::int64_t updates, const MicroBatc
   std::uint64_t first_row = 0;
   for (std::int64_t micro = 0; micro < accumulation_; ++micro) {
     const MicroBatch batch = source();
+    if (watch_ != nullptr) watch_->begin(step, micro);
     program_.run_micro_batch(lane, batch.host, static_cast<std::uint32_t>(step), first_row, true);
     lane.wait();  // the source may reuse its memory
     first_row += static_cast<std::uint64_t>(batch.host.rows);

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "belay/optim/optimizer_config.h"
+#include "belay/precision/anomaly_watch.h"
 #include "belay/train/program.h"
 
 namespace belay {
@@ -52,6 +53,7 @@ struct StepResult {
   double lr = 0;
   std::int64_t counted = 0;
   int bad_parameter = -1;  // with non_finite: the first parameter in table order
+  OpCounts ops;
 };
 
 class Stepper {
@@ -59,6 +61,9 @@ class Stepper {
   // `steps` is the length of the schedule. Both references must outlive the stepper.
   Stepper(Program& program, const OptimizerConfig& optimizer, std::int64_t steps,
           std::int64_t accumulation);
+
+  // Is told where each micro-batch begins; null: nobody is. Not owned.
+  void set_watch(AnomalyWatch* watch) { watch_ = watch; }
 
   // Runs step number `step` (from 1) as the `updates`-th update so far.
   StepResult run(std::int64_t step, std::int64_t updates, const MicroBatchSource& source);
@@ -70,6 +75,9 @@ class Stepper {
   const OptimizerConfig& optimizer_;
   ScheduleConfig schedule_;
   std::int64_t accumulation_;
+  AnomalyWatch* watch_ = nullptr;
+
+  StepResult run_counted(std::int64_t step, std::int64_t updates, const MicroBatchSource& source);
 };
 
 // Clip coefficient for a norm: min(1, clip / (norm + 1e-6)) as in PyTorch's clip_grad_norm_; clip 0

@@ -7,7 +7,7 @@
 namespace belay {
 namespace {
 
-constexpr std::string_view kDtypes[] = {"f32", "bf16"};
+constexpr std::string_view kDtypes[] = {"f32", "bf16", "f16"};
 constexpr std::string_view kDevices[] = {"cpu", "reference", "guard"};
 constexpr std::int64_t kDefaultMicroBatch = 8;
 

@@ -68,6 +68,7 @@ class Trainer {
   std::string resume_dir_;  // empty: a new run
   Prepared prepared_;
   StepClock clock_;
+  std::unique_ptr<AnomalyWatch> watch_;  // anomaly mode
   std::unique_ptr<TimelineRecorder> tracer_;
   std::unique_ptr<GrowthWatch> growth_;
   double data_ms_ = 0;
@@ -149,6 +150,10 @@ void Trainer::prepare() {
     program.parameters().initialise(program.lane(), train_config().seed);
   }
   program.lane().set_recorder(&clock_);
+  if (setup_.config.arithmetic.anomaly) {
+    watch_ = std::make_unique<AnomalyWatch>(program.lane(), &clock_);
+    program.lane().set_recorder(watch_.get());
+  }
   if (options_.timeline_first > 0) {
     tracer_ = std::make_unique<TimelineRecorder>(
         static_cast<std::size_t>(setup_.config.observe.timeline_spans));
@@ -228,6 +233,9 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   metrics.optimizer_ms = clock_.optimizer_ms;
   metrics.model_flops = prepared_.plan.model_flops_per_token * static_cast<double>(step_tokens);
   metrics.rss_bytes = resident_bytes();
+  metrics.low_precision_ops = result.ops.low_precision;
+  metrics.full_precision_ops = result.ops.full_precision;
+  metrics.overflowing_ops = result.ops.overflowing;
   metrics.step_ms = ms_since(step_begin_);
   step_begin_ = Clock::now();
   hub_.step(metrics);
@@ -238,6 +246,7 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
         static_cast<float>(metrics.step_ms);
   }
   if (result.counted > 0) summary_.loss = result.loss;
+  if (watch_ != nullptr && watch_->found()) log::warn("anomaly: {}", watch_->description());
   report_outcome(result);
   if (const auto rate = growth_->add(step, metrics.rss_bytes)) {
     log::warn("step {}: resident memory grows by {:.1f} MiB per 1000 steps", step, *rate);
@@ -311,6 +320,7 @@ void Trainer::after_step() {
 void Trainer::train_steps() {
   const TrainConfig& config = train_config();
   Stepper stepper(*prepared_.program, setup_.config.optimizer, config.steps, config.accumulation);
+  stepper.set_watch(watch_.get());
   const data::SampleOrder order(config.seed, setup_.train.samples());
   data::LoaderOptions loading;
   loading.rows = config.micro_batch;

@@ -138,7 +138,7 @@ TEST_F(TrainerTest, WritesTheRunDirectory) {
 // Ten samples, global batch 2, three epochs: wherever the run stops, the resumed one takes the same
 // samples and gets the same bits.
 TEST_F(TrainerTest, ResumeIsBitExactWhereverItStops) {
-  for (const std::string dtype : {"f32", "bf16"}) {
+  for (const std::string dtype : {"f32", "bf16", "f16"}) {
     const std::vector<std::string> set = {"train.dtype=" + dtype};
     const std::string unbroken = path("unbroken-" + dtype);
     train(config(set), to(unbroken));

@@ -31,7 +31,7 @@ std::string name_of_case(const AttentionCase& c) {
 // Self-attention cases; those of forward alone follow in forward_only().
 std::vector<AttentionCase> attention_cases() {
   std::vector<AttentionCase> cases;
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     cases.push_back({dtype, 1, 1, 1, 1, 1, 4, false, 0});
     cases.push_back({dtype, 2, 17, 17, 2, 2, 16, false, 1});
     cases.push_back({dtype, 1, 65, 65, 4, 2, 32, true, 0});
@@ -43,7 +43,7 @@ std::vector<AttentionCase> attention_cases() {
 
 std::vector<AttentionCase> forward_only() {
   std::vector<AttentionCase> cases;
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     cases.push_back({dtype, 2, 1, 33, 4, 2, 16, false, 0});
     cases.push_back({dtype, 1, 5, 50, 2, 1, 64, true, 1});
   }
@@ -224,7 +224,7 @@ Gradient rotary_gradient(CaseMemory& memory) {
 
 // The bf16 kernels may keep probabilities in bf16 between their two products. A query that sees one
 // key has gradients that cancel to 0.
-constexpr Tolerance kAttention{.f64 = 1e-12, .f32 = 2e-6, .bf16 = 8e-3, .zero = 1e-6};
+constexpr Tolerance kAttention{.f64 = 1e-12, .f32 = 2e-6, .bf16 = 8e-3, .f16 = 1e-3, .zero = 1e-6};
 
 }  // namespace
 
@@ -250,7 +250,7 @@ std::vector<OpCase<AttentionBackwardArgs>> cases_of(OpTag<AttentionBackwardArgs>
 
 std::vector<OpCase<RotaryArgs>> cases_of(OpTag<RotaryArgs>) {
   std::vector<OpCase<RotaryArgs>> cases;
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const bool back : {false, true}) {
       for (const RotaryCase& c :
            {RotaryCase{dtype, 1, 1, 2, 1, back, 0}, RotaryCase{dtype, 9, 3, 24, 40, back, 1},

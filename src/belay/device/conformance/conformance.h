@@ -25,6 +25,7 @@ struct Tolerance {
   double f64 = 1e-12;
   double f32 = 1e-6;
   double bf16 = 3e-3;  // rounding to bf16 alone gives up to 2^-9
+  double f16 = 5e-4;   // rounding to f16 alone gives up to 2^-11
   double zero = 0;     // allowed, absolutely, where the exact result is 0
 };
 

@@ -35,6 +35,7 @@ std::string name_of_case(const CrossEntropyCase& c) {
 std::vector<CrossEntropyCase> cross_entropy_cases() {
   const DType f32 = DType::f32;
   const DType bf16 = DType::bf16;
+  const DType f16 = DType::f16;
   return {
       {f32, f32, 1, 1, Result::separate, 0, 3, 0},
       {f32, f32, 7, 257, Result::in_place, 0, 6, 1},
@@ -48,6 +49,12 @@ std::vector<CrossEntropyCase> cross_entropy_cases() {
       {bf16, bf16, 5, 4100, Result::in_place, 1e-3F, 6, 1},
       {bf16, f32, 5, 131, Result::separate, 0, 6, 3},
       {bf16, bf16, 5, 31, Result::none, 0, 6, 0},
+      {f16, f16, 8, 96, Result::in_place, 0, 6, 0},
+      {f16, f16, 5, 4100, Result::in_place, 1e-3F, 6, 1},
+      {f32, f16, 9, 777, Result::separate, 1e-3F, 6, 5},
+      {f32, f16, 3, 2049, Result::separate, 0, 6, 0},
+      {f16, f32, 5, 131, Result::separate, 0, 6, 3},
+      {f16, f16, 5, 31, Result::none, 0, 6, 0},
   };
 }
 

@@ -10,7 +10,7 @@ namespace belay::conformance {
 namespace {
 
 // Exactly rounded operators are held to their rounding.
-constexpr Tolerance kRounded{.f64 = 0, .f32 = 0x1p-24, .bf16 = 0x1p-8};
+constexpr Tolerance kRounded{.f64 = 0, .f32 = 0x1p-24, .bf16 = 0x1p-8, .f16 = 0x1p-11};
 
 struct Length {
   std::int64_t count;
@@ -27,7 +27,7 @@ std::string name_of_case(std::string_view what, const Length& length) {
 
 std::vector<OpCase<FillArgs>> cases_of(OpTag<FillArgs>) {
   std::vector<OpCase<FillArgs>> cases;
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i32}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32}) {
     for (const double value : {0.0, 3.0}) {
       for (const Length& length : kLengths) {
         cases.push_back({name_of_case(fmt::format("{} {}", name_of(dtype), value), length),
@@ -44,8 +44,8 @@ std::vector<OpCase<FillArgs>> cases_of(OpTag<FillArgs>) {
 
 std::vector<OpCase<CastArgs>> cases_of(OpTag<CastArgs>) {
   std::vector<OpCase<CastArgs>> cases;
-  for (const DType from : {DType::f32, DType::bf16}) {
-    for (const DType to : {DType::f32, DType::bf16}) {
+  for (const DType from : {DType::f32, DType::bf16, DType::f16}) {
+    for (const DType to : {DType::f32, DType::bf16, DType::f16}) {
       for (const Length& length : kLengths) {
         cases.push_back(
             {name_of_case(fmt::format("{} -> {}", name_of(from), name_of(to)), length),
@@ -68,7 +68,7 @@ std::vector<OpCase<CastArgs>> cases_of(OpTag<CastArgs>) {
 
 std::vector<OpCase<AddArgs>> cases_of(OpTag<AddArgs>) {
   std::vector<OpCase<AddArgs>> cases;
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const char* form : {"separate", "in place of a", "in place of b"}) {
       for (const Length& length : kLengths) {
         cases.push_back({name_of_case(fmt::format("{} {}", name_of(dtype), form), length),
@@ -103,7 +103,9 @@ std::vector<OpCase<DropoutArgs>> cases_of(OpTag<DropoutArgs>) {
   std::vector<OpCase<DropoutArgs>> cases;
   for (const Case& c : {Case{DType::f32, 0.1F, 0, false}, Case{DType::f32, 0.5F, 3, true},
                         Case{DType::f32, 0.0F, 1, false}, Case{DType::bf16, 0.3F, 2, false},
-                        Case{DType::bf16, 0.9F, (std::uint64_t{1} << 34) - 5, true}}) {
+                        Case{DType::bf16, 0.9F, (std::uint64_t{1} << 34) - 5, true},
+                        Case{DType::f16, 0.3F, 2, false},
+                        Case{DType::f16, 0.9F, (std::uint64_t{1} << 34) - 5, true}}) {
     for (const Length& length : kLengths) {
       cases.push_back({name_of_case(fmt::format("{} {} at {}{}", name_of(c.dtype), c.probability,
                                                 c.first_element, c.in_place ? " in place" : ""),
@@ -136,7 +138,7 @@ std::vector<OpCase<ColumnSumArgs>> cases_of(OpTag<ColumnSumArgs>) {
     std::int64_t misalignment;
   };
   std::vector<OpCase<ColumnSumArgs>> cases;
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const Case& c : {Case{dtype, 1, 1, 0}, Case{dtype, 7, 33, 1}, Case{dtype, 64, 64, 0},
                           Case{dtype, 701, 130, 3}, Case{dtype, 13, 3001, 0}}) {
       cases.push_back(

@@ -26,12 +26,15 @@ std::string name_of_case(const EmbeddingCase& c) {
 std::vector<EmbeddingCase> embedding_cases() {
   const DType f32 = DType::f32;
   const DType bf16 = DType::bf16;
+  const DType f16 = DType::f16;
   return {
       {f32, f32, 1, 1, 1, 0, 0},        {f32, f32, 33, 7, 48, 0, 1},
       {f32, f32, 100, 300, 65, 32, 3},  {bf16, bf16, 64, 90, 128, 16, 0},
       {bf16, bf16, 19, 500, 37, 8, 5},  {f32, bf16, 40, 50, 33, 10, 0},
       {bf16, f32, 40, 50, 96, 0, 1},    {f32, f32, 50, 40, 2500, 25, 0},
-      {bf16, bf16, 300, 3, 1100, 0, 0},
+      {bf16, bf16, 300, 3, 1100, 0, 0}, {f16, f16, 64, 90, 128, 16, 0},
+      {f16, f16, 19, 500, 37, 8, 5},    {f32, f16, 40, 50, 33, 10, 0},
+      {f16, f32, 40, 50, 96, 0, 1},     {f16, f16, 300, 3, 1100, 0, 0},
   };
 }
 

@@ -34,7 +34,8 @@ std::vector<MatmulCase> matmul_cases() {
     DType dst;
   };
   for (const Types& types : {Types{DType::f32, DType::f32}, Types{DType::bf16, DType::bf16},
-                             Types{DType::bf16, DType::f32}}) {
+                             Types{DType::bf16, DType::f32}, Types{DType::f16, DType::f16},
+                             Types{DType::f16, DType::f32}}) {
     for (const bool ta : {false, true}) {
       for (const bool tb : {false, true}) {
         cases.push_back({types.src, types.dst, 1, 1, 1, ta, tb, false, false, 0});

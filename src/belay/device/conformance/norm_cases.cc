@@ -29,7 +29,7 @@ std::vector<NormCase> norm_cases() {
   std::vector<NormCase> cases;
   for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
     const bool bias = kind == NormKind::layer;
-    for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       // (The RMS norm of one element has a gradient of eps alone, left over from a cancellation.)
       cases.push_back({kind, dtype, 1, bias ? 1 : 5, false, bias, false, 0});
       cases.push_back({kind, dtype, 5, 33, false, false, false, 1});

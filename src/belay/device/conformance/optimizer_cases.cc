@@ -12,7 +12,7 @@ namespace {
 struct AdamwCase {
   std::string name;
   std::int64_t count;
-  bool copy;
+  DType copy;  // f32: none
   int step;
   float weight_decay;
   double grad_size;
@@ -21,15 +21,20 @@ struct AdamwCase {
 };
 
 std::vector<AdamwCase> adamw_cases() {
+  const DType f32 = DType::f32;
+  const DType bf16 = DType::bf16;
+  const DType f16 = DType::f16;
   return {
-      {"first step", 1000, false, 1, 0.1F, 1, 1, 0},
-      {"one element", 1, true, 3, 0, 1, 1, 0},
-      {"with copy", 70000, true, 10, 0.1F, 1, 0.25, 0},
-      {"odd start", 4097, true, 100, 0.01F, 1e-3, 7, 3},
+      {"first step", 1000, f32, 1, 0.1F, 1, 1, 0},
+      {"one element", 1, bf16, 3, 0, 1, 1, 0},
+      {"with copy", 70000, bf16, 10, 0.1F, 1, 0.25, 0},
+      {"odd start", 4097, bf16, 100, 0.01F, 1e-3, 7, 3},
+      {"with f16 copy", 70000, f16, 10, 0.1F, 1, 0.25, 0},
+      {"odd start, f16 copy", 4097, f16, 100, 0.01F, 1e-3, 7, 3},
       // 100 gradients of 1e20 clipped to norm 1, and scales that are not normal numbers of f32.
-      {"clipped from 1e21", 100, false, 2, 0, 1e20, 1e-21, 1},
-      {"scale below f32", 130, false, 2, 0, 1e38, 1e-42, 0},
-      {"scale above f32", 130, false, 2, 0, 1e-37, 1e39, 0},
+      {"clipped from 1e21", 100, f32, 2, 0, 1e20, 1e-21, 1},
+      {"scale below f32", 130, f32, 2, 0, 1e38, 1e-42, 0},
+      {"scale above f32", 130, f32, 2, 0, 1e-37, 1e39, 0},
   };
 }
 
@@ -41,7 +46,7 @@ AdamwArgs build(CaseMemory& memory, const AdamwCase& c) {
   args.grad = memory.inout("grad", DType::f32, shape, between(-c.grad_size, c.grad_size));
   args.m = memory.inout("m", DType::f32, shape, between(-0.1, 0.1));
   args.v = memory.inout("v", DType::f32, shape, between(1e-4, 0.1));
-  if (c.copy) args.copy = memory.output("copy", DType::bf16, shape);
+  if (c.copy != DType::f32) args.copy = memory.output("copy", c.copy, shape);
   args.lr = 1e-2F;
   args.beta1 = 0.9F;
   args.beta2 = 0.95F;

@@ -17,7 +17,7 @@ namespace belay::HWY_NAMESPACE {
 
 // One run of `count` elements; `up` is null for the plain form.
 template <Activation kKind, bool kGated, bool kStream, class T>
-void forward_run(const T* gate, const T* up, T* dst, std::int64_t count) {
+HWY_NOINLINE void forward_run(const T* gate, const T* up, T* dst, std::int64_t count) {
   for_packs<kStream>(dst, count, [&](auto access, std::int64_t i) HWY_ATTR {
     const Pack x = access.load(gate + i);
     Pack value{activation_value<kKind>(x.first), activation_value<kKind>(x.second)};
@@ -30,7 +30,7 @@ void forward_run(const T* gate, const T* up, T* dst, std::int64_t count) {
 }
 
 template <Activation kKind, bool kStream, class T>
-void backward_run(const T* src, const T* d_dst, T* d_src, std::int64_t count) {
+HWY_NOINLINE void backward_run(const T* src, const T* d_dst, T* d_src, std::int64_t count) {
   for_packs<kStream>(d_src, count, [&](auto access, std::int64_t i) HWY_ATTR {
     const Pack x = access.load(src + i);
     const Pack d = access.load(d_dst + i);
@@ -41,8 +41,8 @@ void backward_run(const T* src, const T* d_dst, T* d_src, std::int64_t count) {
 }
 
 template <Activation kKind, class T>
-void gated_backward_run(const T* gate, const T* up, const T* d_dst, T* d_gate, T* d_up,
-                        std::int64_t count) {
+HWY_NOINLINE void gated_backward_run(const T* gate, const T* up, const T* d_dst, T* d_gate, T* d_up,
+                                     std::int64_t count) {
   for_packs<false>(d_gate, count, [&](auto access, std::int64_t i) HWY_ATTR {
     const Pack x = access.load(gate + i);
     const Pack u = access.load(up + i);
@@ -54,6 +54,61 @@ void gated_backward_run(const T* gate, const T* up, const T* d_dst, T* d_gate, T
                  d_gate + i);
     access.store(Pack{hn::Mul(d.first, act0.value), hn::Mul(d.second, act1.value)}, d_up + i);
   });
+}
+
+// f16 passes through blocks of f32 that stay in the first-level cache: beside the functions the
+// conversions cost little, and kernels of its own would be compiled for every instruction set.
+constexpr std::int64_t kHalfBlock = 1024;
+
+template <Activation kKind, bool kGated, bool kStream>
+void forward_run(const F16* gate, const F16* up, F16* dst, std::int64_t count) {
+  alignas(64) float x[kHalfBlock];
+  alignas(64) float factors[kGated ? kHalfBlock : 1];
+  for (std::int64_t i = 0; i < count; i += kHalfBlock) {
+    const std::int64_t part = std::min(kHalfBlock, count - i);
+    convert_run(gate + i, static_cast<float*>(x), part);
+    if (kGated) convert_run(up + i, static_cast<float*>(factors), part);
+    const float* src = x;
+    const float* scale = factors;
+    forward_run<kKind, kGated, false>(src, scale, static_cast<float*>(x), part);
+    convert_run(src, dst + i, part);
+  }
+}
+
+template <Activation kKind, bool kStream>
+void backward_run(const F16* src, const F16* d_dst, F16* d_src, std::int64_t count) {
+  alignas(64) float x[kHalfBlock];
+  alignas(64) float d[kHalfBlock];
+  for (std::int64_t i = 0; i < count; i += kHalfBlock) {
+    const std::int64_t part = std::min(kHalfBlock, count - i);
+    convert_run(src + i, static_cast<float*>(x), part);
+    convert_run(d_dst + i, static_cast<float*>(d), part);
+    const float* from = x;
+    const float* slope = d;
+    backward_run<kKind, false>(from, slope, static_cast<float*>(x), part);
+    convert_run(from, d_src + i, part);
+  }
+}
+
+template <Activation kKind>
+void gated_backward_run(const F16* gate, const F16* up, const F16* d_dst, F16* d_gate, F16* d_up,
+                        std::int64_t count) {
+  alignas(64) float x[kHalfBlock];
+  alignas(64) float factors[kHalfBlock];
+  alignas(64) float d[kHalfBlock];
+  for (std::int64_t i = 0; i < count; i += kHalfBlock) {
+    const std::int64_t part = std::min(kHalfBlock, count - i);
+    convert_run(gate + i, static_cast<float*>(x), part);
+    convert_run(up + i, static_cast<float*>(factors), part);
+    convert_run(d_dst + i, static_cast<float*>(d), part);
+    const float* from = x;
+    const float* scale = factors;
+    const float* slope = d;
+    gated_backward_run<kKind>(from, scale, slope, static_cast<float*>(x),
+                              static_cast<float*>(factors), part);
+    convert_run(from, d_gate + i, part);
+    convert_run(scale, d_up + i, part);
+  }
 }
 
 // The plain form knows no rows; the gated one does, because gate and up lie side by side in each.
@@ -126,7 +181,7 @@ void backward_of_kind(const ActivationBackwardArgs& args) {
   }
 }
 
-// In place, the lines are in the cache already.
+// In place, the lines are in the cache already. Blocks of f16 are not streamed.
 template <class T>
 void forward_as(const ActivationForwardArgs& args) {
   streams(args.dst) ? forward_of_kind<true, T>(args) : forward_of_kind<false, T>(args);
@@ -139,10 +194,12 @@ void backward_as(const ActivationBackwardArgs& args) {
 }
 
 void activation_forward(const ActivationForwardArgs& args) {
+  if (args.src.dtype == DType::f16) return forward_of_kind<false, F16>(args);
   args.src.dtype == DType::f32 ? forward_as<float>(args) : forward_as<Bf16>(args);
 }
 
 void activation_backward(const ActivationBackwardArgs& args) {
+  if (args.src.dtype == DType::f16) return backward_of_kind<false, F16>(args);
   args.src.dtype == DType::f32 ? backward_as<float>(args) : backward_as<Bf16>(args);
 }
 
@@ -159,7 +216,7 @@ HWY_EXPORT(activation_backward);
 constexpr Candidate<ActivationForwardArgs> kForward[] = {
     {"simd",
      [](const ActivationForwardArgs& args) {
-       return first_reason(unless_f32_or_bf16(args.src), unless_same(args.src, args.dst));
+       return first_reason(unless_storable(args.src), unless_same(args.src, args.dst));
      },
      nullptr,
      [](const ActivationForwardArgs& args, KernelContext&) {
@@ -170,7 +227,7 @@ constexpr Candidate<ActivationForwardArgs> kForward[] = {
 constexpr Candidate<ActivationBackwardArgs> kBackward[] = {
     {"simd",
      [](const ActivationBackwardArgs& args) {
-       return first_reason(unless_f32_or_bf16(args.src), unless_same(args.src, args.d_dst),
+       return first_reason(unless_storable(args.src), unless_same(args.src, args.d_dst),
                            unless_same(args.src, args.d_src));
      },
      nullptr,

@@ -35,7 +35,8 @@ SplitScale split_scale(double scale) {
   return {std::ldexp(1.0F, shift), static_cast<float>(std::ldexp(scale, -shift))};
 }
 
-template <bool kCopy>
+// Copy: what the copy of the weights is stored as; float: there is none.
+template <class Copy>
 void adamw_run(const AdamwArgs& args, Range run) {
   const auto [power, rest] = split_scale(args.grad_scale);
   const Vec scale_power = splat(power);
@@ -54,7 +55,8 @@ void adamw_run(const AdamwArgs& args, Range run) {
   float* grad = args.grad.as<float>() + run.begin;
   float* m = args.m.as<float>() + run.begin;
   float* v = args.v.as<float>() + run.begin;
-  Bf16* copy = kCopy ? args.copy.as<Bf16>() + run.begin : nullptr;
+  constexpr bool kCopy = !std::is_same_v<Copy, float>;
+  Copy* copy = kCopy ? args.copy.as<Copy>() + run.begin : nullptr;
   for_vectors(run.size(), [&](auto access, std::int64_t i) HWY_ATTR {
     const Vec g = hn::Mul(hn::Mul(access.load(grad + i), scale_power), scale_rest);
     const Vec new_m = hn::MulAdd(beta1, access.load(m + i), hn::Mul(one_minus_beta1, g));
@@ -74,7 +76,8 @@ void adamw_run(const AdamwArgs& args, Range run) {
 
 void adamw(const AdamwArgs& args) {
   parallel_ranges(args.weights.elements(), kPieceElements, [&](Range run) HWY_ATTR {
-    args.copy.empty() ? adamw_run<false>(args, run) : adamw_run<true>(args, run);
+    const DType copy = args.copy.empty() ? DType::f32 : args.copy.dtype;
+    with_storage(copy, [&](auto as) HWY_ATTR { adamw_run<decltype(as)>(args, run); });
   });
 }
 
@@ -132,7 +135,9 @@ constexpr Candidate<AdamwArgs> kAdamw[] = {
      [](const AdamwArgs& args) {
        return first_reason(
            unless_f32(args.weights), unless_f32(args.grad), unless_f32(args.m), unless_f32(args.v),
-           args.copy.empty() || args.copy.dtype == DType::bf16 ? nullptr : "the copy is not bf16");
+           args.copy.empty() || (args.copy.dtype != DType::f32 && is_storage(args.copy.dtype))
+               ? nullptr
+               : "the copy is neither bf16 nor f16");
      },
      nullptr,
      [](const AdamwArgs& args, KernelContext&) {

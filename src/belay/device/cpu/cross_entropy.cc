@@ -178,7 +178,38 @@ void cross_entropy_row(const CrossEntropyArgs& args, std::int64_t row) {
   }
 }
 
-void cross_entropy(const CrossEntropyArgs& args) {
+// With f16 on either side the row is worked on in f32; `scratch` holds one.
+void cross_entropy_half_row(const CrossEntropyArgs& args, std::int64_t row, float* scratch) {
+  const std::int64_t vocab = args.logits.dim(1);
+  const Tensor wide{scratch, DType::f32, {1, vocab}};
+  CrossEntropyArgs one = args;
+  one.logits = args.logits.rows(row, row + 1);
+  one.targets = args.targets.rows(row, row + 1);
+  one.nll = args.nll.rows(row, row + 1);
+  if (one.logits.dtype != DType::f32) {
+    with_storage(one.logits.dtype, [&](auto from) HWY_ATTR {
+      convert_run(one.logits.as<decltype(from)>(), scratch, vocab);
+    });
+    one.logits = wide;
+  }
+  if (!args.d_logits.empty()) one.d_logits = wide;
+  cross_entropy_row<float, float>(one, 0);
+  if (args.d_logits.empty()) return;
+  const Tensor d_logits = args.d_logits.rows(row, row + 1);
+  with_storage(d_logits.dtype,
+               [&](auto to) HWY_ATTR { convert_run(scratch, d_logits.as<decltype(to)>(), vocab); });
+}
+
+void cross_entropy(const CrossEntropyArgs& args, float* scratch) {
+  if (args.logits.dtype == DType::f16 || args.d_logits.dtype == DType::f16) {
+    const std::int64_t vocab = args.logits.dim(1);
+    parallel_ranges(args.logits.dim(0), rows_per_piece(vocab), [&](Range rows) HWY_ATTR {
+      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+        cross_entropy_half_row(args, row, scratch + thread_index() * vocab);
+      }
+    });
+    return;
+  }
   const bool from_f32 = args.logits.dtype == DType::f32;
   const bool to_f32 = args.d_logits.empty() || args.d_logits.dtype == DType::f32;
   parallel_ranges(args.logits.dim(0), rows_per_piece(args.logits.dim(1)), [&](Range rows) HWY_ATTR {
@@ -206,13 +237,17 @@ HWY_EXPORT(cross_entropy);
 constexpr Candidate<CrossEntropyArgs> kCandidates[] = {
     {"simd",
      [](const CrossEntropyArgs& args) {
-       return first_reason(unless_f32_or_bf16(args.logits),
-                           args.d_logits.empty() ? nullptr : unless_f32_or_bf16(args.d_logits),
+       return first_reason(unless_storable(args.logits),
+                           args.d_logits.empty() ? nullptr : unless_storable(args.d_logits),
                            unless_f32(args.nll));
      },
-     nullptr,
-     [](const CrossEntropyArgs& args, KernelContext&) {
-       HWY_DYNAMIC_DISPATCH(cross_entropy)(args);
+     [](const CrossEntropyArgs& args) {
+       const bool half = args.logits.dtype == DType::f16 || args.d_logits.dtype == DType::f16;
+       return half ? static_cast<std::size_t>(thread_count() * args.logits.dim(1)) * sizeof(float)
+                   : 0;
+     },
+     [](const CrossEntropyArgs& args, KernelContext& context) {
+       HWY_DYNAMIC_DISPATCH(cross_entropy)(args, reinterpret_cast<float*>(context.workspace));
      }},
     kReferenceKernel<CrossEntropyArgs>};
 

@@ -95,7 +95,7 @@ void dropout_run(const DropoutArgs& args, Range run) {
 
 void dropout(const DropoutArgs& args) {
   parallel_ranges(args.dst.elements(), kPieceElements, [&](Range run) HWY_ATTR {
-    args.src.dtype == DType::f32 ? dropout_run<float>(args, run) : dropout_run<Bf16>(args, run);
+    with_storage(args.src.dtype, [&](auto as) HWY_ATTR { dropout_run<decltype(as)>(args, run); });
   });
 }
 
@@ -111,7 +111,7 @@ HWY_EXPORT(dropout);
 constexpr Candidate<DropoutArgs> kCandidates[] = {
     {"simd",
      [](const DropoutArgs& args) {
-       return first_reason(unless_f32_or_bf16(args.src), unless_same(args.src, args.dst));
+       return first_reason(unless_storable(args.src), unless_same(args.src, args.dst));
      },
      nullptr,
      [](const DropoutArgs& args, KernelContext&) {

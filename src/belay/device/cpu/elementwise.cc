@@ -41,7 +41,7 @@ void fill_with(const FillArgs& args) {
 }
 
 void fill(const FillArgs& args) {
-  args.dst.dtype == DType::f32 ? fill_with<float>(args) : fill_with<Bf16>(args);
+  with_storage(args.dst.dtype, [&](auto to) HWY_ATTR { fill_with<decltype(to)>(args); });
 }
 
 template <class From, class To>
@@ -53,12 +53,10 @@ void cast_between(const CastArgs& args) {
 }
 
 void cast(const CastArgs& args) {
-  if (args.src.dtype == DType::f32) {
-    args.dst.dtype == DType::f32 ? cast_between<float, float>(args)
-                                 : cast_between<float, Bf16>(args);
-  } else {
-    args.dst.dtype == DType::f32 ? cast_between<Bf16, float>(args) : cast_between<Bf16, Bf16>(args);
-  }
+  with_storage(args.src.dtype, [&](auto from) HWY_ATTR {
+    with_storage(args.dst.dtype,
+                 [&](auto to) HWY_ATTR { cast_between<decltype(from), decltype(to)>(args); });
+  });
 }
 
 template <class T>
@@ -72,7 +70,7 @@ void add_as(const AddArgs& args) {
 }
 
 void add(const AddArgs& args) {
-  args.dst.dtype == DType::f32 ? add_as<float>(args) : add_as<Bf16>(args);
+  with_storage(args.dst.dtype, [&](auto to) HWY_ATTR { add_as<decltype(to)>(args); });
 }
 
 }  // namespace belay::HWY_NAMESPACE
@@ -87,7 +85,7 @@ HWY_EXPORT(cast);
 HWY_EXPORT(add);
 
 constexpr Candidate<FillArgs> kFill[] = {
-    {"simd", [](const FillArgs& args) { return unless_f32_or_bf16(args.dst); }, nullptr,
+    {"simd", [](const FillArgs& args) { return unless_storable(args.dst); }, nullptr,
      [](const FillArgs& args, KernelContext&) {
        HWY_DYNAMIC_DISPATCH(fill)
        (args);
@@ -96,8 +94,8 @@ constexpr Candidate<FillArgs> kFill[] = {
 
 constexpr Candidate<CastArgs> kCast[] = {{"simd",
                                           [](const CastArgs& args) {
-                                            return first_reason(unless_f32_or_bf16(args.src),
-                                                                unless_f32_or_bf16(args.dst));
+                                            return first_reason(unless_storable(args.src),
+                                                                unless_storable(args.dst));
                                           },
                                           nullptr,
                                           [](const CastArgs& args, KernelContext&) {
@@ -108,7 +106,7 @@ constexpr Candidate<CastArgs> kCast[] = {{"simd",
 
 constexpr Candidate<AddArgs> kAdd[] = {{"simd",
                                         [](const AddArgs& args) {
-                                          return first_reason(unless_f32_or_bf16(args.dst),
+                                          return first_reason(unless_storable(args.dst),
                                                               unless_same(args.dst, args.a),
                                                               unless_same(args.dst, args.b));
                                         },

@@ -40,17 +40,13 @@ void forward_rows(const EmbeddingForwardArgs& args, Range rows, bool stream) {
 }
 
 void embedding_forward(const EmbeddingForwardArgs& args) {
-  const bool from_f32 = args.table.dtype == DType::f32;
-  const bool to_f32 = args.dst.dtype == DType::f32;
   const bool stream = streams(args.dst);
   parallel_ranges(args.dst.dim(0), rows_per_piece(args.dst.dim(1)), [&](Range rows) HWY_ATTR {
-    if (from_f32) {
-      to_f32 ? forward_rows<float, float>(args, rows, stream)
-             : forward_rows<float, Bf16>(args, rows, stream);
-    } else {
-      to_f32 ? forward_rows<Bf16, float>(args, rows, stream)
-             : forward_rows<Bf16, Bf16>(args, rows, stream);
-    }
+    with_storage(args.table.dtype, [&](auto from) HWY_ATTR {
+      with_storage(args.dst.dtype, [&](auto to) HWY_ATTR {
+        forward_rows<decltype(from), decltype(to)>(args, rows, stream);
+      });
+    });
   });
 }
 
@@ -90,7 +86,7 @@ void backward(const EmbeddingBackwardArgs& args) {
 }
 
 void embedding_backward(const EmbeddingBackwardArgs& args) {
-  args.d_dst.dtype == DType::f32 ? backward<float>(args) : backward<Bf16>(args);
+  with_storage(args.d_dst.dtype, [&](auto as) HWY_ATTR { backward<decltype(as)>(args); });
 }
 
 }  // namespace belay::HWY_NAMESPACE
@@ -106,7 +102,7 @@ HWY_EXPORT(embedding_backward);
 constexpr Candidate<EmbeddingForwardArgs> kForward[] = {
     {"simd",
      [](const EmbeddingForwardArgs& args) {
-       return first_reason(unless_f32_or_bf16(args.table), unless_f32_or_bf16(args.dst),
+       return first_reason(unless_storable(args.table), unless_storable(args.dst),
                            unless_same(args.table, args.positions_table));
      },
      nullptr,
@@ -118,7 +114,7 @@ constexpr Candidate<EmbeddingForwardArgs> kForward[] = {
 constexpr Candidate<EmbeddingBackwardArgs> kBackward[] = {
     {"simd",
      [](const EmbeddingBackwardArgs& args) {
-       return first_reason(unless_f32_or_bf16(args.d_dst), unless_f32(args.d_positions_table));
+       return first_reason(unless_storable(args.d_dst), unless_f32(args.d_positions_table));
      },
      nullptr,
      [](const EmbeddingBackwardArgs& args, KernelContext&) {

@@ -147,7 +147,8 @@ TEST_P(StreamingTest, EmbeddingForward) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, StreamingTest,
-                         ::testing::Values(Large{DType::f32, 1001}, Large{DType::bf16, 2003}));
+                         ::testing::Values(Large{DType::f32, 1001}, Large{DType::bf16, 2003},
+                                           Large{DType::f16, 2003}));
 
 // The largest error of value(x) in units of the last place of the exact result, over a sweep.
 template <class Value, class Exact>
@@ -193,7 +194,7 @@ TEST(FusedMathTest, NanComesThrough) {
   const auto device = make_device("cpu");
   const auto lane = device->create_lane();
   HostPool pool;
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const Tensor src = pool.filled(dtype, {1, 67}, 0.5);
     const Tensor d_dst = pool.filled(dtype, {1, 67}, 1.0);
     const Tensor dst = pool.allocate(dtype, {1, 67});
@@ -231,7 +232,7 @@ TEST(FusedMathTest, CrossEntropyAllowsMaskedClasses) {
   for (const std::int64_t c : {3000, 3001, 3002, 5999}) store(args.logits, c, 2.0);
   args.targets = pool.filled(DType::i32, {1}, 3001);
   args.nll = pool.allocate(DType::f32, {1});
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     args.d_logits = pool.allocate(dtype, {1, kVocab});
     launch(*lane, args);
     EXPECT_NEAR(load(args.nll, 0), std::log(4.0), 1e-6);

@@ -5,6 +5,7 @@
 
 #include "belay/device/cpu/kernels.h"
 #include "belay/device/cpu/pieces.h"
+#include "belay/device/finite.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "belay/device/cpu/norm.cc"
@@ -116,11 +117,8 @@ void norm_forward(const NormForwardArgs& args) {
     alignas(64) float row_values[kRowElements];
     float* kept = hidden <= kRowElements ? row_values : nullptr;
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      if (args.src.dtype == DType::f32) {
-        normalise_row<float>(args, row, stream, kept);
-      } else {
-        normalise_row<Bf16>(args, row, stream, kept);
-      }
+      with_storage(args.src.dtype,
+                   [&](auto as) HWY_ATTR { normalise_row<decltype(as)>(args, row, stream, kept); });
     }
     if (stream) hwy::FlushStream();
   });
@@ -182,11 +180,9 @@ void norm_backward(const NormBackwardArgs& args, float* partials) {
     std::fill_n(d_weight, 2 * hidden, 0.0F);
     const std::int64_t end = std::min(tokens, (chunk + 1) * grain);
     for (std::int64_t row = chunk * grain; row < end; ++row) {
-      if (args.src.dtype == DType::f32) {
-        norm_backward_row<float>(args, row, d_weight, d_bias);
-      } else {
-        norm_backward_row<Bf16>(args, row, d_weight, d_bias);
-      }
+      with_storage(args.src.dtype, [&](auto as) HWY_ATTR {
+        norm_backward_row<decltype(as)>(args, row, d_weight, d_bias);
+      });
     }
   });
   if (chunks == 0) return;
@@ -210,14 +206,14 @@ HWY_EXPORT(norm_forward);
 HWY_EXPORT(norm_backward);
 
 const char* declines_forward(const NormForwardArgs& args) {
-  return first_reason(unless_f32_or_bf16(args.src), unless_same(args.src, args.residual),
+  return first_reason(unless_storable(args.src), unless_same(args.src, args.residual),
                       unless_same(args.src, args.sum), unless_same(args.src, args.dst),
                       unless_f32(args.weight), unless_f32(args.bias), unless_f32(args.mean),
                       unless_f32(args.rstd));
 }
 
 const char* declines_backward(const NormBackwardArgs& args) {
-  return first_reason(unless_f32_or_bf16(args.src), unless_same(args.src, args.d_dst),
+  return first_reason(unless_storable(args.src), unless_same(args.src, args.d_dst),
                       unless_same(args.src, args.d_residual), unless_same(args.src, args.d_src),
                       unless_f32(args.weight), unless_f32(args.mean), unless_f32(args.rstd),
                       unless_f32(args.d_bias));
@@ -231,9 +227,9 @@ std::size_t backward_workspace(const NormBackwardArgs& args) {
 
 constexpr Candidate<NormForwardArgs> kForward[] = {
     {"simd", declines_forward, nullptr,
-     [](const NormForwardArgs& args, KernelContext&) {
+     [](const NormForwardArgs& args, KernelContext& context) {
        HWY_DYNAMIC_DISPATCH(norm_forward)
-       (args);
+       (with_settled_sum(args, context, cpu_candidates(OpTag<AddArgs>{}).front().run));
      }},
     kReferenceKernel<NormForwardArgs>};
 

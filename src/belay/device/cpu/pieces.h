@@ -49,10 +49,22 @@ inline std::int64_t rows_per_chunk(std::int64_t rows) {
   return std::max<std::int64_t>(8, pieces_of(rows, kMaxChunks));
 }
 
+// Calls body(T{}) with the element type of this storage.
+template <class Body>
+void with_storage(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::bf16:
+      return body(Bf16{});
+    case DType::f16:
+      return body(F16{});
+    default:
+      return body(float{});
+  }
+}
+
 // Why a fused kernel does not take a tensor, or nullptr.
-inline const char* unless_f32_or_bf16(const Tensor& tensor) {
-  return tensor.dtype == DType::f32 || tensor.dtype == DType::bf16 ? nullptr
-                                                                   : "storage is not f32 or bf16";
+inline const char* unless_storable(const Tensor& tensor) {
+  return is_storage(tensor.dtype) ? nullptr : "storage is not f32, bf16 or f16";
 }
 inline const char* unless_f32(const Tensor& tensor) {
   return tensor.empty() || tensor.dtype == DType::f32 ? nullptr : "an f32 operand is not f32";

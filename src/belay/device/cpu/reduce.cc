@@ -50,8 +50,8 @@ void column_sum(const ColumnSumArgs& args, float* partials) {
   parallel_for(chunks, [&](std::int64_t chunk) HWY_ATTR {
     const Range range{chunk * grain, std::min(rows, (chunk + 1) * grain)};
     float* sums = partials + chunk * width;
-    args.src.dtype == DType::f32 ? sum_rows<float>(args.src, range, sums)
-                                 : sum_rows<Bf16>(args.src, range, sums);
+    with_storage(args.src.dtype,
+                 [&](auto as) HWY_ATTR { sum_rows<decltype(as)>(args.src, range, sums); });
   });
   if (chunks == 0) return;
   parallel_ranges(width, 1024, [&](Range columns) HWY_ATTR {
@@ -69,7 +69,7 @@ namespace {
 HWY_EXPORT(column_sum);
 
 constexpr Candidate<ColumnSumArgs> kColumnSum[] = {
-    {"simd", [](const ColumnSumArgs& args) { return unless_f32_or_bf16(args.src); },
+    {"simd", [](const ColumnSumArgs& args) { return unless_storable(args.src); },
      [](const ColumnSumArgs& args) {
        const std::int64_t rows = args.src.dim(0);
        return static_cast<std::size_t>(pieces_of(rows, rows_per_chunk(rows)) * args.src.dim(1)) *

@@ -1,4 +1,4 @@
-// Vectors of f32 over f32 or bf16 storage: the loads, stores and loops that every fused kernel
+// Vectors of f32 over f32, bf16 or f16 storage: the loads, stores and loops that every fused kernel
 // shares. Compiled once per instruction set, hence the toggled guard in place of #pragma once
 // (see hwy/foreach_target.h).
 
@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "belay/base/dtype.h"
+#include "belay/device/cpu/half-inl.h"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
@@ -63,13 +64,24 @@ HWY_INLINE Vec value_of_rounded(hn::Vec<U32> bits) {
   return hn::BitCast(kF32, hn::And(bits, hn::Set(U32(), 0xffff0000U)));
 }
 
+HWY_INLINE Vec widen_half(hn::Vec<HalfU16> bits) {
+  return half::HWY_NAMESPACE::widen(kF32, bits);
+}
+HWY_INLINE hn::Vec<HalfU16> narrow_half(Vec value) {
+  return half::HWY_NAMESPACE::narrow(kF32, value);
+}
+
 // Whole vectors.
 struct Whole {
   HWY_INLINE Vec load(const float* src) const { return hn::LoadU(kF32, src); }
   HWY_INLINE Vec load(const Bf16* src) const { return widen(hn::LoadU(HalfU16(), &src->bits)); }
+  HWY_INLINE Vec load(const F16* src) const { return widen_half(hn::LoadU(HalfU16(), &src->bits)); }
   HWY_INLINE void store(Vec value, float* dst) const { hn::StoreU(value, kF32, dst); }
   HWY_INLINE void store(Vec value, Bf16* dst) const {
     hn::StoreU(narrow(value), HalfU16(), &dst->bits);
+  }
+  HWY_INLINE void store(Vec value, F16* dst) const {
+    hn::StoreU(narrow_half(value), HalfU16(), &dst->bits);
   }
   // Returns the value as stored.
   HWY_INLINE Vec store_rounded(Vec value, float* dst) const {
@@ -80,6 +92,11 @@ struct Whole {
     const auto bits = rounded_bits(value);
     hn::StoreU(upper_halves(bits), HalfU16(), &dst->bits);
     return value_of_rounded(bits);
+  }
+  HWY_INLINE Vec store_rounded(Vec value, F16* dst) const {
+    const auto bits = narrow_half(value);
+    hn::StoreU(bits, HalfU16(), &dst->bits);
+    return widen_half(bits);
   }
   // The value in the lanes that count, 0 in the others.
   HWY_INLINE Vec keep(Vec value) const { return value; }
@@ -93,6 +110,9 @@ struct Streaming : Whole {
   HWY_INLINE void store(Vec value, Bf16* dst) const {
     hn::Stream(narrow(value), HalfU16(), &dst->bits);
   }
+  HWY_INLINE void store(Vec value, F16* dst) const {
+    hn::Stream(narrow_half(value), HalfU16(), &dst->bits);
+  }
   HWY_INLINE Vec store_rounded(Vec value, float* dst) const {
     store(value, dst);
     return value;
@@ -101,6 +121,11 @@ struct Streaming : Whole {
     const auto bits = rounded_bits(value);
     hn::Stream(upper_halves(bits), HalfU16(), &dst->bits);
     return value_of_rounded(bits);
+  }
+  HWY_INLINE Vec store_rounded(Vec value, F16* dst) const {
+    const auto bits = narrow_half(value);
+    hn::Stream(bits, HalfU16(), &dst->bits);
+    return widen_half(bits);
   }
 };
 
@@ -158,7 +183,14 @@ HWY_INLINE void for_vectors_streaming(const T* dst, std::int64_t count, const Bo
   if (i < count) body(Part{static_cast<std::size_t>(count - i)}, i);
 }
 
-// Two vectors at a time, for kernels whose operands all have one dtype: the even and the odd
+// dst = src, rounded if need be.
+template <class From, class To>
+HWY_NOINLINE void convert_run(const From* src, To* dst, std::int64_t count) {
+  for_vectors(count, [&](auto access, std::int64_t i)
+                         HWY_ATTR { access.store(access.load(src + i), dst + i); });
+}
+
+// Two vectors at a time, for kernels whose operands are all f32 or all bf16: the even and the odd
 // elements of a full vector of bf16, or two neighbouring vectors of f32. Taking bf16 apart and
 // putting it together that way costs about half of converting vector by vector.
 struct Pack {

@@ -17,12 +17,17 @@ struct ActivationForwardArgs {
 
   Activation kind = Activation::gelu_tanh;
   bool gated = false;
-  Tensor src;  // [tokens, ffn], or [tokens, 2*ffn] = gate | up when gated; f32 or bf16
+  Tensor src;  // [tokens, ffn], or [tokens, 2*ffn] = gate | up when gated; f32, bf16 or f16
   Tensor dst;  // [tokens, ffn]
 
   [[nodiscard]] Cost cost() const {
     return {10.0 * static_cast<double>(dst.elements()),
             static_cast<double>(src.bytes() + dst.bytes())};
+  }
+  [[nodiscard]] DType arithmetic() const { return src.dtype; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("dst", dst);
   }
   void check() const {
     BELAY_CHECK(src.dim(0) == dst.dim(0) && src.dim(1) == dst.dim(1) * (gated ? 2 : 1));
@@ -41,6 +46,11 @@ struct ActivationBackwardArgs {
   [[nodiscard]] Cost cost() const {
     return {16.0 * static_cast<double>(d_dst.elements()),
             static_cast<double>(src.bytes() + d_dst.bytes() + d_src.bytes())};
+  }
+  [[nodiscard]] DType arithmetic() const { return src.dtype; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("d_src", d_src);
   }
   void check() const {
     BELAY_CHECK(src.shape == d_src.shape && src.dim(1) == d_dst.dim(1) * (gated ? 2 : 1));

@@ -29,7 +29,7 @@ struct AttentionForwardArgs {
   static constexpr std::string_view kName = "attention_forward";
 
   AttentionShape shape;
-  Rows q;            // batch*q_len rows of heads*head_dim; f32 or bf16
+  Rows q;            // batch*q_len rows of heads*head_dim; f32, bf16 or f16
   Rows k;            // batch*kv_len rows of kv_heads*head_dim
   Rows v;            // like k
   Tensor doc_begin;  // [batch*q_len] i32: first visible key within the row; empty: 0
@@ -41,6 +41,12 @@ struct AttentionForwardArgs {
     const double kv = 2.0 * static_cast<double>(k.rows * k.width);
     return {4.0 * work, (2.0 * static_cast<double>(dst.elements()) + kv) *
                             static_cast<double>(size_of(q.dtype))};
+  }
+  [[nodiscard]] DType arithmetic() const { return q.dtype; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("dst", dst);
+    visit("lse", lse);
   }
   void check() const {
     BELAY_CHECK(q.rows == shape.batch * shape.q_len && k.rows == shape.batch * shape.kv_len);
@@ -72,6 +78,13 @@ struct AttentionBackwardArgs {
     return {8.0 * work, (4.0 * static_cast<double>(dst.elements()) + kv) *
                             static_cast<double>(size_of(q.dtype))};
   }
+  [[nodiscard]] DType arithmetic() const { return q.dtype; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("d_q", d_q);
+    visit("d_k", d_k);
+    visit("d_v", d_v);
+  }
   void check() const {
     BELAY_CHECK(shape.q_len == shape.kv_len && !lse.empty());
     BELAY_CHECK(d_q.width == q.width && d_k.width == k.width && d_v.width == v.width);
@@ -84,7 +97,7 @@ struct AttentionBackwardArgs {
 struct RotaryArgs {
   static constexpr std::string_view kName = "rotary";
 
-  Rows rows;  // tokens rows of heads*head_dim, in place; f32 or bf16
+  Rows rows;  // tokens rows of heads*head_dim, in place; f32, bf16 or f16
   std::int64_t head_dim = 0;
   Tensor positions;  // [tokens] i32
   Tensor table;      // [max_position, head_dim] f32: head_dim/2 cosines, then head_dim/2 sines
@@ -93,6 +106,11 @@ struct RotaryArgs {
   [[nodiscard]] Cost cost() const {
     const double elements = static_cast<double>(rows.rows * rows.width);
     return {3.0 * elements, 2.0 * elements * static_cast<double>(size_of(rows.dtype))};
+  }
+  [[nodiscard]] DType arithmetic() const { return rows.dtype; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("rows", rows);
   }
   void check() const {
     BELAY_CHECK(positions.elements() == rows.rows && rows.width % head_dim == 0);

@@ -10,18 +10,28 @@ namespace belay {
 // dst = value everywhere.
 struct FillArgs {
   static constexpr std::string_view kName = "fill";
-  Tensor dst;  // f32, bf16, f64 or i32
+  Tensor dst;  // f32, bf16, f16, f64 or i32
   double value = 0;
   [[nodiscard]] Cost cost() const { return {0.0, static_cast<double>(dst.bytes())}; }
+  [[nodiscard]] DType arithmetic() const { return dst.dtype; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("dst", dst);
+  }
   void check() const { BELAY_CHECK(!dst.empty()); }
 };
 
-// dst = src, converted (f32 <-> bf16, or the same dtype).
+// dst = src, converted between f32, bf16 and f16.
 struct CastArgs {
   static constexpr std::string_view kName = "cast";
   Tensor src;
   Tensor dst;
   [[nodiscard]] Cost cost() const { return {0.0, static_cast<double>(src.bytes() + dst.bytes())}; }
+  [[nodiscard]] DType arithmetic() const { return dst.dtype; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("dst", dst);
+  }
   void check() const { BELAY_CHECK(src.elements() == dst.elements()); }
 };
 
@@ -34,6 +44,11 @@ struct AddArgs {
   [[nodiscard]] Cost cost() const {
     return {static_cast<double>(dst.elements()), 3.0 * static_cast<double>(dst.bytes())};
   }
+  [[nodiscard]] DType arithmetic() const { return dst.dtype; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("dst", dst);
+  }
   void check() const { BELAY_CHECK(a.shape == b.shape && a.shape == dst.shape); }
 };
 
@@ -42,7 +57,7 @@ struct AddArgs {
 // probability; the same call on the gradient is the backward pass. dst may alias src.
 struct DropoutArgs {
   static constexpr std::string_view kName = "dropout";
-  Tensor src;  // f32 or bf16
+  Tensor src;  // f32, bf16 or f16
   Tensor dst;
   float probability = 0;
   RandomKey key;
@@ -50,16 +65,26 @@ struct DropoutArgs {
   [[nodiscard]] Cost cost() const {
     return {2.0 * static_cast<double>(dst.elements()), 2.0 * static_cast<double>(dst.bytes())};
   }
+  [[nodiscard]] DType arithmetic() const { return dst.dtype; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("dst", dst);
+  }
   void check() const { BELAY_CHECK(src.shape == dst.shape && src.dtype == dst.dtype); }
 };
 
 // dst[c] += sum over rows of src[r,c]: the gradient of a bias.
 struct ColumnSumArgs {
   static constexpr std::string_view kName = "column_sum";
-  Tensor src;  // [rows, n]; f32 or bf16
+  Tensor src;  // [rows, n]; f32, bf16 or f16
   Tensor dst;  // [n] f32, accumulated
   [[nodiscard]] Cost cost() const {
     return {static_cast<double>(src.elements()), static_cast<double>(src.bytes() + dst.bytes())};
+  }
+  [[nodiscard]] DType arithmetic() const { return DType::f32; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("dst", dst);
   }
   void check() const { BELAY_CHECK(src.dim(1) == dst.elements() && dst.dtype == DType::f32); }
 };
@@ -71,6 +96,11 @@ struct SumArgs {
   Tensor dst;  // [1] f64, accumulated
   [[nodiscard]] Cost cost() const {
     return {static_cast<double>(src.elements()), static_cast<double>(src.bytes())};
+  }
+  [[nodiscard]] DType arithmetic() const { return DType::f32; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("dst", dst);
   }
   void check() const { BELAY_CHECK(src.dtype == DType::f32 && dst.dtype == DType::f64); }
 };

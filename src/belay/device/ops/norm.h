@@ -17,7 +17,7 @@ struct NormForwardArgs {
   static constexpr std::string_view kName = "norm_forward";
 
   NormKind kind = NormKind::layer;
-  Tensor src;       // [tokens, hidden]; f32 or bf16
+  Tensor src;       // [tokens, hidden]; f32, bf16 or f16
   Tensor residual;  // like src, or empty
   Tensor weight;    // [hidden] f32
   Tensor bias;      // [hidden] f32, or empty
@@ -30,6 +30,14 @@ struct NormForwardArgs {
   [[nodiscard]] Cost cost() const {
     const double tensors = residual.empty() ? 2.0 : 4.0;
     return {8.0 * static_cast<double>(src.elements()), tensors * static_cast<double>(src.bytes())};
+  }
+  [[nodiscard]] DType arithmetic() const { return DType::f32; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("sum", sum);
+    visit("dst", dst);
+    visit("mean", mean);
+    visit("rstd", rstd);
   }
   void check() const {
     BELAY_CHECK(src.shape.rank() == 2 && dst.shape == src.shape);
@@ -56,6 +64,13 @@ struct NormBackwardArgs {
   [[nodiscard]] Cost cost() const {
     const double tensors = d_residual.empty() ? 3.0 : 4.0;
     return {14.0 * static_cast<double>(src.elements()), tensors * static_cast<double>(src.bytes())};
+  }
+  [[nodiscard]] DType arithmetic() const { return DType::f32; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("d_src", d_src);
+    visit("d_weight", d_weight);
+    visit("d_bias", d_bias);
   }
   void check() const {
     BELAY_CHECK(src.shape.rank() == 2 && d_dst.shape == src.shape && d_src.shape == src.shape);

@@ -16,7 +16,7 @@ struct AdamwArgs {
   Tensor grad;     // [n] f32; left as exact zeros for the next accumulation
   Tensor m;        // [n] f32, updated
   Tensor v;        // [n] f32, updated
-  Tensor copy;     // [n] bf16: the new weights rounded, or empty
+  Tensor copy;     // [n] bf16 or f16: the new weights rounded, or empty
   float lr = 0;
   float beta1 = 0.9F;
   float beta2 = 0.999F;
@@ -29,6 +29,14 @@ struct AdamwArgs {
   [[nodiscard]] Cost cost() const {
     const auto n = static_cast<double>(weights.elements());
     return {15.0 * n, n * (copy.empty() ? 32.0 : 34.0)};
+  }
+  [[nodiscard]] DType arithmetic() const { return DType::f32; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("weights", weights);
+    visit("m", m);
+    visit("v", v);
+    visit("copy", copy);
   }
   void check() const {
     BELAY_CHECK(weights.dtype == DType::f32 && grad.elements() == weights.elements());
@@ -47,6 +55,11 @@ struct SumOfSquaresArgs {
 
   [[nodiscard]] Cost cost() const {
     return {2.0 * static_cast<double>(src.elements()), static_cast<double>(src.bytes())};
+  }
+  [[nodiscard]] DType arithmetic() const { return DType::f32; }
+  template <class Visit>
+  void each_result(Visit&& visit) const {
+    visit("dst", dst);
   }
   void check() const { BELAY_CHECK(src.dtype == DType::f32 && dst.dtype == DType::f64); }
 };

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "belay/base/parallel.h"
+#include "belay/device/finite.h"
 #include "belay/device/reference/element.h"
 #include "belay/device/reference/kernels.h"
 
@@ -38,7 +39,10 @@ ValueAndSlope activate(Activation kind, double x) {
 
 }  // namespace
 
-void run_reference(const NormForwardArgs& args, KernelContext&) {
+void run_reference(const NormForwardArgs& wanted, KernelContext& context) {
+  const NormForwardArgs args = with_settled_sum(
+      wanted, context,
+      [](const AddArgs& add, KernelContext& add_context) { run_reference(add, add_context); });
   const std::int64_t hidden = args.src.dim(1);
   const auto width = static_cast<double>(hidden);
   parallel_for(args.src.dim(0), [&](std::int64_t t) {

@@ -21,9 +21,9 @@ struct RowStatistics {
 };
 
 template <class T>
-HWY_INLINE void row_statistics(const AttentionBackwardArgs& args, std::int64_t batch,
-                               std::int64_t head, const QueryTile& queries,
-                               RowStatistics& statistics) {
+HWY_INLINE void row_statistics_of(const AttentionBackwardArgs& args, std::int64_t batch,
+                                  std::int64_t head, const QueryTile& queries,
+                                  RowStatistics& statistics) {
   const AttentionShape& s = args.shape;
   const std::int64_t dim = s.head_dim;
   const std::int64_t width = s.heads * dim;
@@ -45,6 +45,21 @@ HWY_INLINE void row_statistics(const AttentionBackwardArgs& args, std::int64_t b
     for (; d < dim; ++d) delta += load_one(dst + i * width + d) * load_one(d_dst + i * width + d);
     statistics.lse[i] = lse[i] * 0x1.715476p0F;  // log2(e)
     statistics.delta[i] = delta;
+  }
+}
+
+HWY_INLINE void row_statistics(const AttentionBackwardArgs& args, std::int64_t batch,
+                               std::int64_t head, const QueryTile& queries,
+                               RowStatistics& statistics) {
+  switch (args.dst.dtype) {
+    case DType::f32:
+      return row_statistics_of<float>(args, batch, head, queries, statistics);
+    case DType::bf16:
+      return row_statistics_of<Bf16>(args, batch, head, queries, statistics);
+    case DType::f16:
+      return row_statistics_of<F16>(args, batch, head, queries, statistics);
+    default:
+      BELAY_CHECK(false);
   }
 }
 

@@ -39,26 +39,22 @@ HWY_INLINE void softmax_gradient(const QueryTile& queries, const KeyTile& keys, 
 
 // Packs q and d_dst of a query tile and computes the row statistics. Rows beyond the last query are
 // zero, so they add exactly nothing anywhere.
-template <class T>
 HWY_INLINE void load_queries(const AttentionBackwardArgs& args, std::int64_t batch,
                              std::int64_t head, const QueryTile& queries,
                              const BackwardScratch& scratch, RowStatistics& statistics) {
   const AttentionShape& s = args.shape;
   const std::int64_t dim = s.head_dim;
   const std::int64_t stride = padded(dim);
-  const std::int64_t width = s.heads * dim;
   const std::int64_t row = batch * s.q_len + queries.first;
-  row_statistics<T>(args, batch, head, queries, statistics);
-  pack_rows(args.d_dst.as<T>() + row * width + head * dim, width, queries.count, queries.columns(),
-            dim, scratch.d_out, stride);
-  pack_rows(args.q.row<T>(row) + head * dim, args.q.stride, queries.count, queries.columns(), dim,
-            scratch.q, stride);
+  row_statistics(args, batch, head, queries, statistics);
+  pack_rows(columns(args.d_dst, 0, s.heads * dim), row, head * dim, queries.count,
+            queries.columns(), dim, scratch.d_out, stride);
+  pack_rows(args.q, row, head * dim, queries.count, queries.columns(), dim, scratch.q, stride);
   transpose(scratch.q, stride, queries.columns(), stride, scratch.q_t, kTile);
   transpose(scratch.d_out, stride, queries.columns(), stride, scratch.d_out_t, kTile);
 }
 
 // One (head, query tile): writes d_q, adds to d_k and d_v ([kv_len][padded] sums).
-template <class T>
 HWY_INLINE void backward_tile(const AttentionBackwardArgs& args, std::int64_t batch,
                               std::int64_t head, std::int64_t tile, const BackwardScratch& scratch,
                               float* d_k, float* d_v) {
@@ -70,7 +66,7 @@ HWY_INLINE void backward_tile(const AttentionBackwardArgs& args, std::int64_t ba
   const QueryTile queries(s, args.doc_begin, batch, tile);
   const FloatTag tag;
   RowStatistics statistics;
-  load_queries<T>(args, batch, head, queries, scratch, statistics);
+  load_queries(args, batch, head, queries, scratch, statistics);
   for (std::int64_t i = 0; i < stride * kTile; i += kLanes) {
     hn::Store(hn::Zero(tag), tag, scratch.d_q_t + i);
   }
@@ -80,10 +76,8 @@ HWY_INLINE void backward_tile(const AttentionBackwardArgs& args, std::int64_t ba
     const std::int64_t columns = keys.last - keys.first;
     float* p = scratch.p + keys.first;
     float* d_s = scratch.d_s + keys.first;
-    pack_rows(args.k.row<T>(key_row) + kv_column, args.k.stride, keys.count, keys.count, dim,
-              scratch.k, stride);
-    pack_rows(args.v.row<T>(key_row) + kv_column, args.v.stride, keys.count, keys.count, dim,
-              scratch.v, stride);
+    pack_rows(args.k, key_row, kv_column, keys.count, keys.count, dim, scratch.k, stride);
+    pack_rows(args.v, key_row, kv_column, keys.count, keys.count, dim, scratch.v, stride);
     gemm(Left<float>{scratch.k, stride, 1}, Right<float>{scratch.q_t + keys.first, kTile},
          {p, kTile, false}, keys.count, columns, dim);
     gemm(Left<float>{scratch.v, stride, 1}, Right<float>{scratch.d_out_t + keys.first, kTile},
@@ -102,8 +96,8 @@ HWY_INLINE void backward_tile(const AttentionBackwardArgs& args, std::int64_t ba
   });
 
   transpose(scratch.d_q_t, kTile, stride, queries.columns(), scratch.k, stride);
-  unpack_rows(scratch.k, stride, queries.count, dim, s.scale,
-              args.d_q.row<T>(batch * s.q_len + queries.first) + head * dim, args.d_q.stride);
+  unpack_rows(scratch.k, stride, queries.count, dim, s.scale, args.d_q,
+              batch * s.q_len + queries.first, head * dim);
 }
 
 HWY_NOINLINE void backward_share(const AttentionBackwardArgs& args, const BackwardSplit& split,
@@ -114,13 +108,7 @@ HWY_NOINLINE void backward_share(const AttentionBackwardArgs& args, const Backwa
   std::memset(sums, 0, static_cast<std::size_t>(split.sums) * sizeof(float));
   for (std::int64_t item = share; item < split.items; item += split.shares) {
     const std::int64_t head = kv_head * split.group + item / split.tiles;
-    if (args.q.dtype == DType::bf16) {
-      backward_tile<Bf16>(args, batch, head, item % split.tiles, scratch, sums,
-                          sums + split.sums / 2);
-    } else {
-      backward_tile<float>(args, batch, head, item % split.tiles, scratch, sums,
-                           sums + split.sums / 2);
-    }
+    backward_tile(args, batch, head, item % split.tiles, scratch, sums, sums + split.sums / 2);
   }
 }
 
@@ -143,17 +131,8 @@ HWY_NOINLINE void store_gradients(const AttentionBackwardArgs& args, const Backw
       }
     }
   }
-  if (args.q.dtype == DType::bf16) {
-    unpack_rows(d_k, stride, count, s.head_dim, s.scale, args.d_k.row<Bf16>(row) + column,
-                args.d_k.stride);
-    unpack_rows(d_v, stride, count, s.head_dim, 1.0F, args.d_v.row<Bf16>(row) + column,
-                args.d_v.stride);
-  } else {
-    unpack_rows(d_k, stride, count, s.head_dim, s.scale, args.d_k.row<float>(row) + column,
-                args.d_k.stride);
-    unpack_rows(d_v, stride, count, s.head_dim, 1.0F, args.d_v.row<float>(row) + column,
-                args.d_v.stride);
-  }
+  unpack_rows(d_k, stride, count, s.head_dim, s.scale, args.d_k, row, column);
+  unpack_rows(d_v, stride, count, s.head_dim, 1.0F, args.d_v, row, column);
 }
 
 }  // namespace belay::attention::HWY_NAMESPACE

@@ -34,7 +34,7 @@ HWY_INLINE void load_query_pairs(const AttentionBackwardArgs& args, std::int64_t
   const std::int64_t width = s.heads * dim;
   const std::int64_t row = batch * s.q_len + queries.first;
   const std::int64_t rows = queries.columns();
-  row_statistics<Bf16>(args, batch, head, queries, statistics);
+  row_statistics_of<Bf16>(args, batch, head, queries, statistics);
   // k is still free here and holds the rows.
   copy_rows(args.q.row<Bf16>(row) + head * dim, args.q.stride, queries.count, rows, dim, scratch.k,
             stride);

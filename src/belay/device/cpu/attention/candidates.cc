@@ -8,13 +8,9 @@ namespace belay {
 namespace attention {
 namespace {
 
-bool storable(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::bf16;
-}
-
 template <class Args>
 const char* declines_common(const Args& args) {
-  if (!storable(args.q.dtype)) return "storage is neither f32 nor bf16";
+  if (!is_storage(args.q.dtype)) return "storage is not f32, bf16 or f16";
   if (args.k.dtype != args.q.dtype || args.v.dtype != args.q.dtype ||
       args.dst.dtype != args.q.dtype) {
     return "q, k, v and dst differ in dtype";
@@ -63,7 +59,7 @@ const char* declines_backward_bf16(const AttentionBackwardArgs& args) {
 }
 
 const char* declines_rotary(const RotaryArgs& args) {
-  if (!storable(args.rows.dtype)) return "storage is neither f32 nor bf16";
+  if (!is_storage(args.rows.dtype)) return "storage is not f32, bf16 or f16";
   if (args.table.dtype != DType::f32) return "table is not f32";
   return nullptr;
 }

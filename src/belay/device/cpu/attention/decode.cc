@@ -126,10 +126,15 @@ HWY_INLINE void decode(const AttentionForwardArgs& args, std::int64_t batch, std
 
 HWY_NOINLINE void decode_group(const AttentionForwardArgs& args, std::int64_t batch,
                                std::int64_t kv_head, DecodeHead* heads, float* rows) {
-  if (args.q.dtype == DType::bf16) {
-    decode<Bf16>(args, batch, kv_head, heads, rows);
-  } else {
-    decode<float>(args, batch, kv_head, heads, rows);
+  switch (args.q.dtype) {
+    case DType::f32:
+      return decode<float>(args, batch, kv_head, heads, rows);
+    case DType::bf16:
+      return decode<Bf16>(args, batch, kv_head, heads, rows);
+    case DType::f16:
+      return decode<F16>(args, batch, kv_head, heads, rows);
+    default:
+      BELAY_CHECK(false);
   }
 }
 

@@ -16,9 +16,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace belay::attention::HWY_NAMESPACE {
 
-template <class T>
-HWY_INLINE void forward_tile(const AttentionForwardArgs& args, std::int64_t batch,
-                             std::int64_t head, std::int64_t tile, float* scratch_base) {
+HWY_NOINLINE void forward_piece(const AttentionForwardArgs& args, std::int64_t batch,
+                                std::int64_t head, std::int64_t tile, float* scratch_base) {
   const AttentionShape& s = args.shape;
   const std::int64_t dim = s.head_dim;
   const std::int64_t stride = padded(dim);
@@ -30,8 +29,7 @@ HWY_INLINE void forward_tile(const AttentionForwardArgs& args, std::int64_t batc
 
   // k serves as staging before and after the key tiles.
   const std::int64_t row = batch * s.q_len + queries.first;
-  pack_rows(args.q.row<T>(row) + head * dim, args.q.stride, queries.count, queries.columns(), dim,
-            scratch.k, stride);
+  pack_rows(args.q, row, head * dim, queries.count, queries.columns(), dim, scratch.k, stride);
   transpose(scratch.k, stride, queries.columns(), stride, scratch.q, kTile);
   Softmax softmax;
   start_softmax(softmax, scratch.out, stride * kTile);
@@ -39,10 +37,8 @@ HWY_INLINE void forward_tile(const AttentionForwardArgs& args, std::int64_t batc
   queries.for_each_key_tile([&](const KeyTile& keys) HWY_ATTR {
     const std::int64_t key_row = batch * s.kv_len + keys.begin;
     const std::int64_t columns = keys.last - keys.first;
-    pack_rows(args.k.row<T>(key_row) + kv_column, args.k.stride, keys.count, keys.count, dim,
-              scratch.k, stride);
-    pack_rows(args.v.row<T>(key_row) + kv_column, args.v.stride, keys.count, keys.count, dim,
-              scratch.v, stride);
+    pack_rows(args.k, key_row, kv_column, keys.count, keys.count, dim, scratch.k, stride);
+    pack_rows(args.v, key_row, kv_column, keys.count, keys.count, dim, scratch.v, stride);
     gemm(Left<float>{scratch.k, stride, 1}, Right<float>{scratch.q + keys.first, kTile},
          {scratch.scores + keys.first, kTile, false}, keys.count, columns, dim);
     if (keys.masked) mask_scores(queries, keys, scratch.scores);
@@ -66,18 +62,8 @@ HWY_INLINE void forward_tile(const AttentionForwardArgs& args, std::int64_t batc
                    : args.lse.as<float>() + (batch * s.heads + head) * s.q_len + queries.first;
   finish_softmax(queries, s.scale, softmax, scratch.out, dim, lse);
   transpose(scratch.out, kTile, stride, queries.columns(), scratch.k, stride);
-  const std::int64_t width = s.heads * dim;
-  unpack_rows(scratch.k, stride, queries.count, dim, 1.0F,
-              args.dst.as<T>() + row * width + head * dim, width);
-}
-
-HWY_NOINLINE void forward_piece(const AttentionForwardArgs& args, std::int64_t batch,
-                                std::int64_t head, std::int64_t tile, float* scratch) {
-  if (args.q.dtype == DType::bf16) {
-    forward_tile<Bf16>(args, batch, head, tile, scratch);
-  } else {
-    forward_tile<float>(args, batch, head, tile, scratch);
-  }
+  unpack_rows(scratch.k, stride, queries.count, dim, 1.0F, columns(args.dst, 0, s.heads * dim), row,
+              head * dim);
 }
 
 }  // namespace belay::attention::HWY_NAMESPACE

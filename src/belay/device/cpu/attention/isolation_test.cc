@@ -242,7 +242,7 @@ TEST(AttentionIsolationTest, UnsupportedCallsAreDeclinedWithAReason) {
   Problem wide({make_shape(1, 2, 2, 1, 1, 300)}, DType::f32);
   EXPECT_STREQ(candidate.declines(wide.forward), "head_dim above 256");
   Problem doubles({make_shape(1, 2, 2, 1, 1, 8), DType::f64}, DType::f64);
-  EXPECT_STREQ(candidate.declines(doubles.forward), "storage is neither f32 nor bf16");
+  EXPECT_STREQ(candidate.declines(doubles.forward), "storage is not f32, bf16 or f16");
   Problem negative({make_shape(1, 2, 2, 1, 1, 8)}, DType::f32);
   negative.forward.shape.scale = -1.0F;
   EXPECT_STREQ(candidate.declines(negative.forward), "scale is not positive");

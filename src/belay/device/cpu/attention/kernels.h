@@ -163,11 +163,11 @@ struct DecodeHead {
   float sum;
 };
 
-// One query per row, f32 or bf16 storage.
+// One query per row, any storage.
 std::size_t decode_workspace(const AttentionForwardArgs& args);
 void run_decode(const AttentionForwardArgs& args, KernelContext& context);
 
-// f32 products, f32 or bf16 storage.
+// f32 products, any storage.
 std::size_t forward_workspace(const AttentionForwardArgs& args);
 std::size_t backward_workspace(const AttentionBackwardArgs& args);
 void run_forward(const AttentionForwardArgs& args, KernelContext& context);

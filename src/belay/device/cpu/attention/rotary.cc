@@ -47,10 +47,15 @@ HWY_INLINE void rotate_row(const RotaryArgs& args, std::int64_t row) {
 
 HWY_NOINLINE void rotate_rows(const RotaryArgs& args, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
-    if (args.rows.dtype == DType::bf16) {
-      rotate_row<Bf16>(args, row);
-    } else {
-      rotate_row<float>(args, row);
+    switch (args.rows.dtype) {
+      case DType::f32:
+        rotate_row<float>(args, row);
+        break;
+      case DType::bf16:
+        rotate_row<Bf16>(args, row);
+        break;
+      default:
+        rotate_row<F16>(args, row);
     }
   }
 }

@@ -1,4 +1,5 @@
-// Per-target building blocks of attention: exp2, loads and stores of f32 and bf16 rows, transposes.
+// Per-target building blocks of attention: exp2, loads and stores of rows of any storage type,
+// transposes.
 // Included once per instruction set (Highway's foreach_target).
 
 #if defined(BELAY_ATTENTION_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -10,8 +11,10 @@
 
 #include <hwy/highway.h>
 
+#include "belay/base/check.h"
 #include "belay/base/dtype.h"
 #include "belay/base/tensor.h"
+#include "belay/device/cpu/half-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace belay::attention::HWY_NAMESPACE {
@@ -52,6 +55,18 @@ HWY_INLINE Floats load_row(const Bf16* src) {
   const auto half = hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(src));
   return hn::BitCast(tag, hn::ShiftLeft<16>(hn::PromoteTo(wide, half)));
 }
+HWY_INLINE Floats load_row(const F16* src) {
+  const FloatTag tag;
+  const hn::Rebind<std::uint16_t, FloatTag> narrow;
+  return half::HWY_NAMESPACE::widen(tag,
+                                    hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(src)));
+}
+HWY_INLINE void store_row(F16* dst, Floats value) {
+  const FloatTag tag;
+  const hn::Rebind<std::uint16_t, FloatTag> narrow;
+  hn::StoreU(half::HWY_NAMESPACE::narrow(tag, value), narrow,
+             reinterpret_cast<std::uint16_t*>(dst));
+}
 HWY_INLINE void store_row(float* dst, Floats value) {
   hn::StoreU(value, FloatTag(), dst);
 }
@@ -78,6 +93,12 @@ HWY_INLINE void store_one(float* dst, float value) {
 }
 HWY_INLINE void store_one(Bf16* dst, float value) {
   *dst = to_bf16(value);
+}
+HWY_INLINE float load_one(const F16* src) {
+  return to_float(*src);
+}
+HWY_INLINE void store_one(F16* dst, float value) {
+  *dst = to_f16(value);
 }
 
 // dst[row][0, dim) = src[row][0, dim) for `count` of `rows` rows; the rest of dst, up to `stride`
@@ -113,6 +134,38 @@ HWY_INLINE void unpack_rows(const float* src, std::int64_t stride, std::int64_t 
       store_row(to + d, hn::Mul(hn::Load(tag, from + d), factor));
     }
     for (; d < dim; ++d) store_one(to + d, from[d] * scale);
+  }
+}
+
+// The same from and to `column` of rows [first, first + count) of any storage type. The products
+// in between know f32 only, so that they are compiled once.
+inline HWY_NOINLINE void pack_rows(const Rows& src, std::int64_t first, std::int64_t column,
+                                   std::int64_t count, std::int64_t rows, std::int64_t dim,
+                                   float* dst, std::int64_t stride) {
+  switch (src.dtype) {
+    case DType::f32:
+      return pack_rows(src.row<float>(first) + column, src.stride, count, rows, dim, dst, stride);
+    case DType::bf16:
+      return pack_rows(src.row<Bf16>(first) + column, src.stride, count, rows, dim, dst, stride);
+    case DType::f16:
+      return pack_rows(src.row<F16>(first) + column, src.stride, count, rows, dim, dst, stride);
+    default:
+      BELAY_CHECK(false);
+  }
+}
+inline HWY_NOINLINE void unpack_rows(const float* src, std::int64_t stride, std::int64_t count,
+                                     std::int64_t dim, float scale, const Rows& dst,
+                                     std::int64_t first, std::int64_t column) {
+  switch (dst.dtype) {
+    case DType::f32:
+      return unpack_rows(src, stride, count, dim, scale, dst.row<float>(first) + column,
+                         dst.stride);
+    case DType::bf16:
+      return unpack_rows(src, stride, count, dim, scale, dst.row<Bf16>(first) + column, dst.stride);
+    case DType::f16:
+      return unpack_rows(src, stride, count, dim, scale, dst.row<F16>(first) + column, dst.stride);
+    default:
+      BELAY_CHECK(false);
   }
 }
 

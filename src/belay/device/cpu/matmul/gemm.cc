@@ -57,7 +57,7 @@ struct Cut {
   std::int64_t piece_lines = 0;    // of the shared side, per piece
   std::int64_t own_buffer = 0;     // units of workspace: one such per thread,
   std::int64_t shared_buffer = 0;  // one,
-  std::int64_t sums_buffer = 0;    // f32 sums of unfinished bf16 results
+  std::int64_t sums_buffer = 0;    // f32 sums of unfinished narrow results
 
   Cut(const GemmKernel& kernel, const MatmulArgs& args) {
     const Side a{&args.a, !args.transpose_a, false, args.m(), kernel.tile_rows};
@@ -238,9 +238,10 @@ const GemmKernel& gemm_kernel_for(DType src) {
 }
 
 const char* gemm_declines(const MatmulArgs& args) {
-  const auto fits = [](DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; };
-  if (!fits(args.a.dtype) || !fits(args.dst.dtype)) return "dtype is neither f32 nor bf16";
-  if (!args.bias.empty() && !fits(args.bias.dtype)) return "bias is neither f32 nor bf16";
+  if (!is_storage(args.a.dtype) || !is_storage(args.dst.dtype)) {
+    return "dtype is not f32, bf16 or f16";
+  }
+  if (!args.bias.empty() && !is_storage(args.bias.dtype)) return "bias is not f32, bf16 or f16";
   if (args.m() == 0 || args.n() == 0 || args.k() == 0) return "an empty operand";
   return nullptr;
 }

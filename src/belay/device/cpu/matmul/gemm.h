@@ -4,7 +4,8 @@
 // 2008). All memory comes from the workspace; the cut into pieces and the order of the sums depend
 // on the shape alone, so the result has the same bits for any number of threads.
 //
-// Panels consist of 32-bit units: one f32, or two consecutive bf16 along k.
+// Panels consist of 32-bit units: one f32, or two consecutive bf16 along k. f16 is widened to f32
+// while it is packed.
 
 #include <cstddef>
 #include <cstdint>

@@ -67,14 +67,28 @@ using Unit = std::uint32_t;
   }
 }
 
+// Elements of k in a unit.
+constexpr std::int64_t per_unit(DType dtype) {
+  return dtype == DType::bf16 ? 2 : 1;
+}
+
+// Sixteen f16 as f32, or as many as the mask has.
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m512 load_halves(
+    const std::uint16_t* from, __mmask16 mask) {
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from));
+}
+
 // Sixteen units of one line, from element `at` on, where `left` elements remain.
 template <DType dtype>
-[[gnu::target("avx512f,avx512bw"), gnu::always_inline]] inline __m512i load_line(
+[[gnu::target("avx512f,avx512bw,avx512vl"), gnu::always_inline]] inline __m512i load_line(
     const void* data, std::int64_t at, std::int64_t left) {
   if constexpr (dtype == DType::f32) {
     const auto* from = static_cast<const float*>(data) + at;
     return left >= kLanes ? _mm512_loadu_si512(from)
                           : _mm512_maskz_loadu_epi32(first_lanes(left), from);
+  } else if constexpr (dtype == DType::f16) {
+    return _mm512_castps_si512(
+        load_halves(static_cast<const std::uint16_t*>(data) + at, first_lanes(left)));
   } else {
     const auto* from = static_cast<const std::uint16_t*>(data) + at;
     if (left >= 2 * kLanes) return _mm512_loadu_si512(from);
@@ -84,10 +98,11 @@ template <DType dtype>
 
 // Lines lie along k: sixteen lines by sixteen units are turned at a time.
 template <DType dtype>
-[[gnu::target("avx512f,avx512bw")]] void pack_along_k(const GemmSource& source,
-                                                      std::int64_t first_line, std::int64_t lines,
-                                                      std::int64_t out_stride, Unit* dst) {
-  constexpr std::int64_t kPerUnit = dtype == DType::f32 ? 1 : 2;
+[[gnu::target("avx512f,avx512bw,avx512vl")]] void pack_along_k(const GemmSource& source,
+                                                               std::int64_t first_line,
+                                                               std::int64_t lines,
+                                                               std::int64_t out_stride, Unit* dst) {
+  constexpr std::int64_t kPerUnit = per_unit(dtype);
   const std::int64_t units = pieces_of(source.k, kPerUnit);
   for (std::int64_t unit = 0; unit < units; unit += kLanes) {
     const std::int64_t at = unit * kPerUnit;
@@ -112,7 +127,7 @@ template <DType dtype>
   }
 }
 
-// Lines lie side by side: rows of k are copied, bf16 rows woven in pairs.
+// Lines lie side by side: rows of k are copied, f16 widened, bf16 rows woven in pairs.
 template <DType dtype>
 [[gnu::target("avx512f,avx512bw,avx512vl")]] void pack_across_k(
     const GemmSource& source, std::int64_t unit, std::int64_t first_line, std::int64_t lines,
@@ -126,6 +141,11 @@ template <DType dtype>
           static_cast<const float*>(source.data) + unit * source.stride + first_line + line;
       __builtin_prefetch(from + kAhead * source.stride);
       units = _mm512_maskz_loadu_epi32(in, from);
+    } else if constexpr (dtype == DType::f16) {
+      const auto* from =
+          static_cast<const std::uint16_t*>(source.data) + unit * source.stride + first_line + line;
+      __builtin_prefetch(from + kAhead * source.stride);
+      units = _mm512_castps_si512(load_halves(from, in));
     } else {
       const auto* even = static_cast<const std::uint16_t*>(source.data) + 2 * unit * source.stride +
                          first_line + line;
@@ -145,8 +165,7 @@ template <DType dtype>
 [[gnu::target("avx512f,avx512bw,avx512vl")]] void pack(const GemmSource& source, std::int64_t width,
                                                        std::int64_t panel_stride, bool pad,
                                                        Unit* dst) {
-  constexpr std::int64_t kPerUnit = dtype == DType::f32 ? 1 : 2;
-  const std::int64_t units = pieces_of(source.k, kPerUnit);
+  const std::int64_t units = pieces_of(source.k, per_unit(dtype));
   if (source.k_contiguous) {
     for (std::int64_t line = 0; line < source.lines; line += width, dst += panel_stride) {
       const std::int64_t lines = std::min(width, source.lines - line);
@@ -171,6 +190,7 @@ template <DType dtype>
   if (dtype == DType::f32) {
     return _mm512_maskz_loadu_ps(mask, static_cast<const float*>(data) + at);
   }
+  if (dtype == DType::f16) return load_halves(static_cast<const std::uint16_t*>(data) + at, mask);
   const __m256i bits = _mm256_maskz_loadu_epi16(mask, static_cast<const std::uint16_t*>(data) + at);
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
@@ -200,8 +220,10 @@ template <DType dtype>
   if (tile.out_type == DType::f32) {
     _mm512_mask_storeu_ps(static_cast<float*>(tile.out) + at, mask, value);
   } else {
-    _mm256_mask_storeu_epi16(static_cast<std::uint16_t*>(tile.out) + at, mask,
-                             round_to_bf16(value));
+    const __m256i rounded = tile.out_type == DType::f16
+                                ? _mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT)
+                                : round_to_bf16(value);
+    _mm256_mask_storeu_epi16(static_cast<std::uint16_t*>(tile.out) + at, mask, rounded);
   }
 }
 
@@ -312,6 +334,7 @@ void add_avx512_kernels(std::vector<GemmKernel>& kernels) {
     return;
   }
   kernels.push_back({"avx512 f32", DType::f32, kRows, kCols, 1, pack<DType::f32>, run_f32_tile});
+  kernels.push_back({"avx512 f16", DType::f16, kRows, kCols, 1, pack<DType::f16>, run_f32_tile});
   if (__builtin_cpu_supports("avx512bf16")) {
     kernels.push_back(
         {"avx512 bf16", DType::bf16, kRows, kCols, 2, pack<DType::bf16>, run_bf16_tile});

@@ -14,6 +14,8 @@
 #define HWY_TARGET_INCLUDE "belay/device/cpu/matmul/gemm_simd.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+//
+#include "belay/device/cpu/half-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace belay {
@@ -35,8 +37,9 @@ constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
 constexpr std::int64_t kCols = 2 * kLanes;
 
 inline float element(DType dtype, const void* data, std::int64_t at) {
-  return dtype == DType::f32 ? static_cast<const float*>(data)[at]
-                             : to_float(static_cast<const Bf16*>(data)[at]);
+  if (dtype == DType::f32) return static_cast<const float*>(data)[at];
+  if (dtype == DType::f16) return to_float(static_cast<const F16*>(data)[at]);
+  return to_float(static_cast<const Bf16*>(data)[at]);
 }
 
 inline void finish_one(const GemmTile& tile, std::int64_t row, std::int64_t col, float value) {
@@ -45,6 +48,8 @@ inline void finish_one(const GemmTile& tile, std::int64_t row, std::int64_t col,
   const std::int64_t at = row * tile.out_stride + col;
   if (tile.out_type == DType::f32) {
     static_cast<float*>(tile.out)[at] = value;
+  } else if (tile.out_type == DType::f16) {
+    static_cast<F16*>(tile.out)[at] = to_f16(value);
   } else {
     static_cast<Bf16*>(tile.out)[at] = to_bf16(value);
   }
@@ -61,6 +66,12 @@ HWY_ATTR inline void finish(const GemmTile& tile, std::int64_t row, std::int64_t
       value = hn::Add(value, hn::LoadU(d, in));
     }
     hn::StoreU(value, d, static_cast<float*>(tile.out) + row * tile.out_stride + col);
+    return;
+  }
+  if (tile.cols - col >= kLanes && tile.in == nullptr && tile.bias == nullptr &&
+      tile.out_type == DType::f16) {
+    hn::StoreU(half::HWY_NAMESPACE::narrow(d, value), half::HWY_NAMESPACE::Bits<D>(),
+               static_cast<std::uint16_t*>(tile.out) + row * tile.out_stride + col);
     return;
   }
   HWY_ALIGN std::array<float, kLanes> values;
@@ -99,6 +110,45 @@ HWY_ATTR void multiply_rows(const std::uint32_t* a, const std::uint32_t* b, std:
   }
 }
 
+// f16 lines become f32 units.
+HWY_ATTR void widen_run(const std::uint16_t* src, float* dst, std::int64_t count) {
+  const D d;
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    hn::StoreU(half::HWY_NAMESPACE::widen(d, hn::LoadU(half::HWY_NAMESPACE::Bits<D>(), src + i)), d,
+               dst + i);
+  }
+  for (; i < count; ++i) dst[i] = to_float(F16{src[i]});
+}
+
+void pack_half(const GemmSource& source, std::int64_t width, std::int64_t panel_stride, bool pad,
+               std::uint32_t* dst) {
+  const auto* data = static_cast<const std::uint16_t*>(source.data);
+  for (std::int64_t first = 0; first < source.lines; first += width, dst += panel_stride) {
+    const std::int64_t lines = std::min(width, source.lines - first);
+    const std::int64_t out_lines = pad ? width : lines;
+    auto* panel = reinterpret_cast<float*>(dst);
+    if (source.k_contiguous) {
+      constexpr std::int64_t kPart = 256;
+      std::array<float, kPart> part;
+      for (std::int64_t line = 0; line < lines; ++line) {
+        for (std::int64_t k = 0; k < source.k; k += kPart) {
+          const std::int64_t count = std::min(kPart, source.k - k);
+          widen_run(data + (first + line) * source.stride + k, part.data(), count);
+          for (std::int64_t i = 0; i < count; ++i) {
+            panel[(k + i) * out_lines + line] = part[static_cast<std::size_t>(i)];
+          }
+        }
+      }
+    }
+    for (std::int64_t k = 0; k < source.k; ++k) {
+      float* to = panel + k * out_lines;
+      if (!source.k_contiguous) widen_run(data + k * source.stride + first, to, lines);
+      std::fill(to + lines, to + out_lines, 0.0F);
+    }
+  }
+}
+
 using TileFunction = void (*)(const std::uint32_t*, const std::uint32_t*, std::int64_t,
                               const GemmTile&);
 
@@ -113,8 +163,11 @@ void run_tile(std::int64_t rows, const std::uint32_t* a, const std::uint32_t* b,
   kTiles[static_cast<std::size_t>(rows - 1)](a, b, units, tile);
 }
 
+// The packing that it comes with is that of f16.
 GemmKernel simd_kernel() {
   GemmKernel kernel;
+  kernel.src = DType::f16;
+  kernel.pack = pack_half;
   kernel.name = hwy::TargetName(HWY_TARGET);
   kernel.tile_rows = kRows;
   kernel.tile_cols = kCols;
@@ -160,6 +213,8 @@ HWY_EXPORT(simd_kernel);
 
 void add_simd_kernels(std::vector<GemmKernel>& kernels) {
   GemmKernel kernel = HWY_DYNAMIC_DISPATCH(simd_kernel)();
+  kernels.push_back(kernel);
+  kernel.src = DType::f32;
   kernel.pack = pack<float>;
   kernels.push_back(kernel);
   kernel.src = DType::bf16;

@@ -18,6 +18,7 @@
 #include "belay/device/cpu/matmul/gemm.h"
 #include "belay/device/cpu/matmul/gemm_simd.h"
 #include "belay/device/matmul_choice.h"
+#include "belay/device/reference/element.h"
 
 namespace belay {
 namespace {
@@ -51,24 +52,6 @@ class Fenced {
   std::size_t bytes_, mapped_ = 0, mapped_with_fence_ = 0;
   std::byte* base_ = nullptr;
 };
-
-void set_element(DType dtype, void* data, std::int64_t i, double value) {
-  if (dtype == DType::bf16) {
-    static_cast<Bf16*>(data)[i] = to_bf16(static_cast<float>(value));
-  } else if (dtype == DType::f32) {
-    static_cast<float*>(data)[i] = static_cast<float>(value);
-  } else {
-    static_cast<double*>(data)[i] = value;
-  }
-}
-
-double element(DType dtype, const void* data, std::int64_t i) {
-  if (dtype == DType::bf16) {
-    return static_cast<double>(to_float(static_cast<const Bf16*>(data)[i]));
-  }
-  return dtype == DType::f32 ? static_cast<double>(static_cast<const float*>(data)[i])
-                             : static_cast<const double*>(data)[i];
-}
 
 // One thread while it lives: most of these shapes are too small to share.
 class Serial {
@@ -125,11 +108,14 @@ class Case {
     if (!a_.intact() || !b_.intact() || !bias_.intact() || !dst_.intact()) return "wrote outside";
     for (std::int64_t i = 0; i < key_.m * key_.n; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      const double got = element(key_.dst, dst_.data(), i);
+      const double got = load(dst_.data(), key_.dst, i);
       // |error| <= n u sum|a b| for any order of the sum (Higham, Accuracy and Stability, eq. 3.5).
       const double terms = static_cast<double>(key_.k + 4);
       double tolerance = terms * 0x1p-24 * magnitude_[at];
       if (key_.dst == DType::bf16) tolerance = 2 * tolerance + 0x1p-8 * std::abs(expected_[at]);
+      if (key_.dst == DType::f16) {
+        tolerance = 2 * tolerance + 0x1p-11 * std::abs(expected_[at]) + 0x1p-25;
+      }
       if (!(std::abs(got - expected_[at]) <= tolerance)) {
         return fmt::format("[{}, {}]: {} instead of {}, off by {} times the tolerance", i / key_.n,
                            i % key_.n, got, expected_[at],
@@ -149,7 +135,7 @@ class Case {
     for (std::int64_t i = 0; i < count; ++i) {
       if (i % 4 == 0) block = random_block({5, 0, stream}, static_cast<std::uint64_t>(i / 4));
       const float word = uniform(block[static_cast<std::size_t>(i % 4)]);
-      set_element(dtype, memory.data(), i, 2.0 * static_cast<double>(word) - 1.0);
+      store(memory.data(), dtype, i, 2.0 * static_cast<double>(word) - 1.0);
     }
   }
   // The reference in double; once more on absolute values for the scale of rounding errors.
@@ -159,7 +145,7 @@ class Case {
       if (from.empty()) return {};
       to.resize(static_cast<std::size_t>(from.elements()));
       for (std::int64_t i = 0; i < from.elements(); ++i) {
-        const double value = element(from.dtype, from.data, i);
+        const double value = load(from, i);
         to[static_cast<std::size_t>(i)] = absolute ? std::abs(value) : value;
       }
       return {to.data(), DType::f64, from.shape};
@@ -198,12 +184,14 @@ const std::vector<Sizes> kSizes{
 
 std::vector<MatmulKey> keys_of(const Sizes& sizes) {
   std::vector<MatmulKey> keys;
-  for (const DType src : {DType::f32, DType::bf16}) {
-    for (const DType dst : {DType::f32, DType::bf16}) {
-      for (int flags = 0; flags < 16; ++flags) {
-        keys.push_back({sizes.m, sizes.n, sizes.k, src, dst, (flags & 1) != 0, (flags & 2) != 0,
-                        (flags & 4) != 0, (flags & 8) != 0});
-      }
+  constexpr std::pair<DType, DType> kTypes[] = {
+      {DType::f32, DType::f32},   {DType::f32, DType::bf16}, {DType::f32, DType::f16},
+      {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}, {DType::f16, DType::f16},
+      {DType::f16, DType::f32}};
+  for (const auto& [src, dst] : kTypes) {
+    for (int flags = 0; flags < 16; ++flags) {
+      keys.push_back({sizes.m, sizes.n, sizes.k, src, dst, (flags & 1) != 0, (flags & 2) != 0,
+                      (flags & 4) != 0, (flags & 8) != 0});
     }
   }
   return keys;
@@ -276,11 +264,12 @@ TEST(Matmul, PortableKernelsComputeTheDefinition) {
     std::vector<GemmKernel> kernels;
     add_simd_kernels(kernels);
     hwy::SetSupportedTargetsForTest(0);
-    ASSERT_EQ(kernels.size(), 2U);
+    ASSERT_EQ(kernels.size(), 3U);
     for (std::size_t i = 0; i < kSizes.size(); i += 3) {
       for (const MatmulKey& key : keys_of(kSizes[i])) {
         static GemmKernel kernel;
-        kernel = key.src == DType::f32 ? kernels[0] : kernels[1];
+        kernel = *std::find_if(kernels.begin(), kernels.end(),
+                               [&](const GemmKernel& one) { return one.src == key.src; });
         const Candidate<MatmulArgs> candidate{
             kernel.name, nullptr,
             [](const MatmulArgs& args) { return gemm_workspace(kernel, args); },

@@ -11,6 +11,8 @@
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+//
+#include "belay/device/cpu/half-inl.h"
 
 #ifndef BELAY_DEVICE_CPU_MATMUL_ROWS_ONCE
 #define BELAY_DEVICE_CPU_MATMUL_ROWS_ONCE
@@ -35,10 +37,17 @@ HWY_ATTR inline V load_weights(const Bf16* from) {
   const hn::Rebind<hwy::bfloat16_t, D> narrow;
   return hn::PromoteTo(D(), hn::LoadU(narrow, reinterpret_cast<const hwy::bfloat16_t*>(from)));
 }
+HWY_ATTR inline V load_weights(const F16* from) {
+  return half::HWY_NAMESPACE::widen(
+      D(), hn::LoadU(half::HWY_NAMESPACE::Bits<D>(), reinterpret_cast<const std::uint16_t*>(from)));
+}
 inline float as_float(float value) {
   return value;
 }
 inline float as_float(Bf16 value) {
+  return to_float(value);
+}
+inline float as_float(F16 value) {
   return to_float(value);
 }
 
@@ -109,6 +118,10 @@ void dots_bf16(std::int64_t rows, std::int64_t cols, const float* a, const void*
                std::int64_t first, std::int64_t k, float (&sums)[kMostRows][kColumns]) {
   dots<Bf16>(rows, cols, a, weights, first, k, sums);
 }
+void dots_f16(std::int64_t rows, std::int64_t cols, const float* a, const void* weights,
+              std::int64_t first, std::int64_t k, float (&sums)[kMostRows][kColumns]) {
+  dots<F16>(rows, cols, a, weights, first, k, sums);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace belay
@@ -120,9 +133,12 @@ namespace {
 
 HWY_EXPORT(dots_f32);
 HWY_EXPORT(dots_bf16);
+HWY_EXPORT(dots_f16);
 
 float element(const Tensor& tensor, std::int64_t at) {
-  return tensor.dtype == DType::f32 ? tensor.as<float>()[at] : to_float(tensor.as<Bf16>()[at]);
+  if (tensor.dtype == DType::f32) return tensor.as<float>()[at];
+  if (tensor.dtype == DType::f16) return to_float(tensor.as<F16>()[at]);
+  return to_float(tensor.as<Bf16>()[at]);
 }
 
 void finish(const MatmulArgs& args, std::int64_t row, std::int64_t col, float sum) {
@@ -131,6 +147,8 @@ void finish(const MatmulArgs& args, std::int64_t row, std::int64_t col, float su
   if (!args.bias.empty()) sum += element(args.bias, col);
   if (args.dst.dtype == DType::f32) {
     args.dst.as<float>()[at] = sum;
+  } else if (args.dst.dtype == DType::f16) {
+    args.dst.as<F16>()[at] = to_f16(sum);
   } else {
     args.dst.as<Bf16>()[at] = to_bf16(sum);
   }
@@ -139,9 +157,10 @@ void finish(const MatmulArgs& args, std::int64_t row, std::int64_t col, float su
 }  // namespace
 
 const char* rows_declines(const MatmulArgs& args) {
-  const auto fits = [](DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; };
-  if (!fits(args.a.dtype) || !fits(args.dst.dtype)) return "dtype is neither f32 nor bf16";
-  if (!args.bias.empty() && !fits(args.bias.dtype)) return "bias is neither f32 nor bf16";
+  if (!is_storage(args.a.dtype) || !is_storage(args.dst.dtype)) {
+    return "dtype is not f32, bf16 or f16";
+  }
+  if (!args.bias.empty() && !is_storage(args.bias.dtype)) return "bias is not f32, bf16 or f16";
   if (args.m() == 0 || args.n() == 0 || args.k() == 0) return "an empty operand";
   if (args.m() > kMostRows) return "more rows than this kernel is for";
   if (!args.transpose_b) return "weights do not lie along k";
@@ -170,8 +189,10 @@ void run_rows(const MatmulArgs& args, KernelContext& context) {
     for (std::int64_t col = piece * grain; col < end; col += kColumns) {
       const std::int64_t cols = std::min(kColumns, end - col);
       float sums[kMostRows][kColumns];
-      if (narrow) {
+      if (args.a.dtype == DType::bf16) {
         HWY_DYNAMIC_DISPATCH(dots_bf16)(args.m(), cols, a, args.b.data, col, k, sums);
+      } else if (args.a.dtype == DType::f16) {
+        HWY_DYNAMIC_DISPATCH(dots_f16)(args.m(), cols, a, args.b.data, col, k, sums);
       } else {
         HWY_DYNAMIC_DISPATCH(dots_f32)(args.m(), cols, a, args.b.data, col, k, sums);
       }
