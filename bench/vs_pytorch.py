@@ -6,8 +6,9 @@
 
 Each measurement is a process of its own with all cores; the order alternates, so that a machine
 that slows down or is shared weighs on both sides alike. The ratio is tokens per second of belay
-over tokens per second of PyTorch. PyTorch: plain attention, AdamW over tensor lists (foreach),
-clipping at 1.0; bf16 by autocast with fp32 weights. Needs Debian's python3-torch.
+over tokens per second of PyTorch. PyTorch: plain attention, AdamW as it comes or over tensor lists
+(--optimizer foreach), clipping at 1.0; bf16 by autocast with fp32 weights. Needs Debian's
+python3-torch.
 """
 
 import argparse
@@ -37,6 +38,8 @@ def parse_arguments():
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=4, help="measured steps of each process")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--optimizer", default="default", choices=("default", "foreach"),
+                        help="PyTorch's AdamW: as it comes, or over tensor lists")
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.add_argument("--self-test", action="store_true", help="tiny model, one pair")
     parser.add_argument("--pytorch-side", action="store_true", help=argparse.SUPPRESS)
@@ -104,7 +107,8 @@ def pytorch_side(arguments):
     vectors = [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW(
         [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
-        lr=1e-4, betas=(0.9, 0.95), eps=1e-8, foreach=True)
+        lr=1e-4, betas=(0.9, 0.95), eps=1e-8,
+        foreach=True if arguments.optimizer == "foreach" else None)
     vocab = MODELS[arguments.model][3]
     tokens = torch.randint(0, vocab, (arguments.batch, arguments.seq + 1))
 
@@ -158,7 +162,7 @@ def compare(arguments):
     commands = {
         "belay": [arguments.belay, "bench", "train", *shape, "--no-gemm", "--json"],
         "pytorch": [SYSTEM_PYTHON, __file__, "--pytorch-side", *shape, "--threads",
-                    str(arguments.threads)],
+                    str(arguments.threads), "--optimizer", arguments.optimizer],
     }
     pairs = []
     for index in range(arguments.pairs):
@@ -173,12 +177,14 @@ def compare(arguments):
     if arguments.json:
         print(json.dumps({
             "model": arguments.model, "batch": arguments.batch, "seq": arguments.seq,
-            "dtype": arguments.dtype, "threads": arguments.threads, "pairs": pairs,
+            "dtype": arguments.dtype, "threads": arguments.threads,
+            "optimizer": arguments.optimizer, "pairs": pairs,
             "median_ratio": median,
         }))
     else:
         print(f"median ratio {median:.2f} ({arguments.model}, {arguments.batch} x "
-              f"{arguments.seq}, {arguments.dtype}, {arguments.threads} threads)")
+              f"{arguments.seq}, {arguments.dtype}, {arguments.threads} threads, "
+              f"{arguments.optimizer} optimizer)")
 
 
 if __name__ == "__main__":

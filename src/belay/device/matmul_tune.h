@@ -20,7 +20,7 @@ struct TuneOptions {
   // Taken when no more than `preference` slower than the fastest: our own kernel allocates nothing
   // and gives the same bits for any number of threads.
   std::string preferred = "belay";
-  double preference = 0.02;
+  double preference = 0.005;
   // Only candidates whose name begins like this take part (and the reference); empty: all.
   std::string only;
   // Counts the calling thread's processor time instead of elapsed time: steadier than elapsed time
