@@ -14,6 +14,7 @@ void add_eval(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_snapshot(CLI::App& app);
 void add_watch(CLI::App& app);
+void add_doctor(CLI::App& app);
 void add_bench(CLI::App& app);
 
 }  // namespace belay

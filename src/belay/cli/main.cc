@@ -31,6 +31,7 @@ void add_commands(CLI::App& app) {
   add_generate(app);
   add_snapshot(app);
   add_watch(app);
+  add_doctor(app);
   add_bench(app);
 }
 

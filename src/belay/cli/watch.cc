@@ -1,6 +1,4 @@
 #include <fmt/core.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -11,6 +9,7 @@
 
 #include "belay/base/file.h"
 #include "belay/cli/commands.h"
+#include "belay/cli/terminal.h"
 #include "belay/observe/loss_curve.h"
 
 namespace belay {
@@ -23,12 +22,6 @@ struct WatchOptions {
   bool log_scale = false;
   double seconds = 2;
 };
-
-int terminal_width() {
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-  return std::min<int>(size.ws_col, 120);
-}
 
 void show(const WatchOptions& options) {
   const LossHistory history = read_loss_history(options.run + "/metrics.jsonl");

@@ -28,6 +28,7 @@ void Head::loss(const Pass& pass, const Tensor& normed, const Tensor& nll,
     entropy.targets = targets.rows(begin, end);
     entropy.nll = nll.rows(begin, end);
     entropy.z_loss = z_loss;
+    entropy.scale = pass.loss_multiplier;
     if (!d_normed.empty()) {
       entropy.d_logits = pass.dtype() == DType::f32 ? block : pass.temporary(block.shape);
     }

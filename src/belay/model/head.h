@@ -11,8 +11,9 @@ struct Head {
   float z_loss = 0;
 
   // normed [tokens, hidden] -> nll [tokens] f32 (0 where the target is -1). With d_normed also the
-  // gradient of the *sum* of the losses: d_normed is overwritten, the weight's gradient
-  // accumulates. Division by the number of counted tokens is the optimizer's (grad_scale).
+  // gradient of the *sum* of the losses, times the pass's loss_multiplier: d_normed is overwritten,
+  // the weight's gradient accumulates. Division by the number of counted tokens and by the
+  // multiplier is the optimizer's (grad_scale).
   void loss(const Pass& pass, const Tensor& normed, const Tensor& nll,
             const Tensor& d_normed) const;
   // logits [tokens, vocab] f32

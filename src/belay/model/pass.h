@@ -33,6 +33,8 @@ struct Pass {
   std::uint64_t first_row =
       0;              // of this micro-batch within the global batch: dropout depends on it
   bool train = true;  // dropout on, activations kept
+  // The loss is multiplied by this before backward, a power of two; gradients carry the factor.
+  float loss_multiplier = 1.0F;
 
   [[nodiscard]] DType dtype() const { return parameters.compute(); }
   [[nodiscard]] Tensor keep(DType type, const Shape& shape) const {

@@ -25,11 +25,13 @@ inline constexpr IntegerField kIntegerFields[] = {
     {"low_precision_ops", &StepMetrics::low_precision_ops},
     {"full_precision_ops", &StepMetrics::full_precision_ops},
     {"overflowing_ops", &StepMetrics::overflowing_ops},
+    {"steps_skipped", &StepMetrics::steps_skipped},
 };
 inline constexpr RealField kRealFields[] = {
     {"loss", &StepMetrics::loss},
     {"lr", &StepMetrics::lr},
     {"grad_norm", &StepMetrics::grad_norm},
+    {"loss_scale", &StepMetrics::loss_scale},
     {"step_ms", &StepMetrics::step_ms},
     {"data_ms", &StepMetrics::data_ms},
     {"forward_ms", &StepMetrics::forward_ms},

@@ -59,6 +59,16 @@ class JsonlSink final : public MetricSink {
     real("snapshot_ms", metrics.ms);
     end();
   }
+  // Names come from the parameter table: letters, digits, dots.
+  void skipped_step(const SkippedStepMetrics& metrics) override {
+    begin(metrics.step);
+    text("skipped_tensor", metrics.tensor);
+    text("skipped_layer", metrics.layer);
+    integer("rank", metrics.rank);
+    real("skipped_scale", metrics.loss_scale);
+    real("next_scale", metrics.next_scale);
+    end();
+  }
 
  private:
   void begin(std::int64_t step) {
@@ -75,6 +85,12 @@ class JsonlSink final : public MetricSink {
   void integer(std::string_view name, std::int64_t value) {
     key(name);
     line_.append(value);
+  }
+  void text(std::string_view name, std::string_view value) {
+    key(name);
+    line_.append("\"");
+    line_.append(value);
+    line_.append("\"");
   }
   void real(std::string_view name, double value) {
     key(name);

@@ -1,14 +1,9 @@
 #include "belay/observe/loss_curve.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 
-#include "belay/base/check.h"
 #include "belay/base/error.h"
 
 namespace belay {
@@ -20,16 +15,12 @@ void append_finite(std::vector<Point>& points, const nlohmann::json& record, con
   points.push_back({record["step"].get<double>(), value->get<double>()});
 }
 
-// The largest of 1, 2, 5 times a power of ten that is not above `value`, and its decimal digits.
-double round_step(double value, int& digits) {
-  const double exponent = std::floor(std::log10(value));
-  const double power = std::pow(10.0, exponent);
-  double step = power;
-  for (const double factor : {2.0, 5.0, 10.0}) {
-    if (factor * power <= value * (1 + 1e-9)) step = factor * power;
-  }
-  digits = std::max(0, -static_cast<int>(std::floor(std::log10(step) + 1e-9)));
-  return step;
+Plot plot_of(Scale scale) {
+  Plot plot;
+  plot.short_label = "loss";
+  plot.y_label = "loss (nats per token)";
+  plot.scale = scale;
+  return plot;
 }
 
 }  // namespace
@@ -56,91 +47,21 @@ LossHistory read_loss_history(const std::string& path) {
   return history;
 }
 
-Axis::Axis(double low, double high, Scale scale, int ticks)
-    : low_(low), high_(high), scale_(scale) {
-  BELAY_CHECK(low < high && ticks > 0 && (scale == Scale::linear || low > 0));
-  // Over a wide range round steps would crowd at the top of a log axis.
-  if (scale == Scale::log && high / low > 20) {
-    for (double power = std::pow(10.0, std::floor(std::log10(low))); power <= high; power *= 10) {
-      for (const double factor : {1.0, 2.0, 5.0}) {
-        const double tick = factor * power;
-        if (tick >= low && tick <= high) ticks_.push_back(tick);
-      }
-    }
-    digits_ = std::max(0, -static_cast<int>(std::floor(std::log10(ticks_.front()) + 1e-9)));
-    return;
-  }
-  double step = round_step((high - low) / ticks, digits_);
-  // round_step rounds down; widen until the ticks are no more than asked for.
-  for (double factor = 2; (high - low) / step > ticks + 0.5; factor = factor == 2 ? 2.5 : 2) {
-    step = round_step(step * factor, digits_);
-  }
-  for (double index = std::ceil(low / step - 1e-9); index * step <= high * (1 + 1e-12); ++index) {
-    ticks_.push_back(index * step + 0.0);  // no -0
-  }
+std::string draw_text(const LossHistory& history, int width, int height, Scale scale) {
+  Plot plot = plot_of(scale);
+  plot.series = {{Style::train, "train", history.train}, {Style::val, "validation", history.val}};
+  return draw_text(plot, width, height);
 }
 
-double Axis::position(double value) const {
-  if (scale_ == Scale::linear) return (value - low_) / (high_ - low_);
-  return std::log(value / low_) / std::log(high_ / low_);
-}
-
-std::string Axis::label(double tick) const {
-  return fmt::format("{:.{}f}", tick, digits_);
-}
-
-Axis value_axis(const LossHistory& history, Scale scale, int ticks) {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -low;
-  for (const auto* const series : {&history.train, &history.val}) {
-    for (const Point& point : *series) {
-      low = std::min(low, point.y);
-      high = std::max(high, point.y);
-    }
-  }
-  if (low > high) return {0, 1, Scale::linear, ticks};
-  if (scale == Scale::log && low > 0) return {low / 1.03, high * 1.03, scale, ticks};
-  const double room = std::max((high - low) * 0.04, 1e-6 * std::max(1.0, std::abs(high)));
-  return {low - room, high + room, Scale::linear, ticks};
-}
-
-Axis step_axis(const LossHistory& history, int ticks) {
-  double high = 1;
-  for (const auto* const series : {&history.train, &history.val}) {
-    for (const Point& point : *series) high = std::max(high, point.x);
-  }
-  return {0, high, Scale::linear, ticks};
-}
-
-std::vector<Point> thinned(std::span<const Point> points, std::size_t buckets) {
-  if (points.size() <= buckets) return {points.begin(), points.end()};
-  std::vector<Point> result;
-  result.reserve(buckets);
-  for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
-    const std::size_t begin = bucket * points.size() / buckets;
-    const std::size_t end = (bucket + 1) * points.size() / buckets;
-    Point mean;
-    for (const Point& point : points.subspan(begin, end - begin)) {
-      mean.x += point.x;
-      mean.y += point.y;
-    }
-    const auto count = static_cast<double>(end - begin);
-    result.push_back({mean.x / count, mean.y / count});
-  }
-  return result;
-}
-
-std::vector<Point> smoothed(std::span<const Point> points, double decay) {
-  std::vector<Point> result;
-  result.reserve(points.size());
-  double sum = 0;
-  double weight = 0;
-  for (const Point& point : points) {
-    sum = decay * sum + point.y;
-    weight = decay * weight + 1;
-    result.push_back({point.x, sum / weight});
-  }
-  return result;
+std::string draw_svg(const LossHistory& history, std::string_view title, Scale scale) {
+  Plot plot = plot_of(scale);
+  plot.title = title;
+  // The average spans about two per cent of the run.
+  const double span = std::max(1.0, static_cast<double>(history.train.size()) / 50);
+  plot.series = {{Style::raw, "", history.train},
+                 {Style::train, "train", smoothed(history.train, 1 - 1 / span)},
+                 {Style::val, history.val.empty() ? "" : "validation", history.val}};
+  return draw_svg(plot);
 }
 
 }  // namespace belay

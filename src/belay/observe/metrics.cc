@@ -40,6 +40,10 @@ void MetricHub::snapshot(const SnapshotMetrics& metrics) {
   for (const auto& sink : sinks_) sink->snapshot(metrics);
 }
 
+void MetricHub::skipped_step(const SkippedStepMetrics& metrics) {
+  for (const auto& sink : sinks_) sink->skipped_step(metrics);
+}
+
 void MetricHub::close() {
   flush();
   for (const auto& sink : sinks_) sink->close();

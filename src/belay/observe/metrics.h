@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 namespace belay {
@@ -16,7 +17,9 @@ struct StepMetrics {
   std::int64_t counted_tokens = 0;  // of those, the ones whose loss counts; 0: loss is not a number
   double loss = 0;                  // mean over the counted tokens, nats
   double lr = 0;
-  double grad_norm = 0;  // global, before clipping
+  double grad_norm = 0;            // global, before clipping
+  double loss_scale = 1;           // of this step
+  std::int64_t steps_skipped = 0;  // so far, because a loss or gradient was not finite
   // Wall-clock parts of the step. step_ms spans from the end of the step before to the end of this
   // one, without evaluation and snapshots, which have records of their own.
   double step_ms = 0;
@@ -49,6 +52,16 @@ struct SnapshotMetrics {
   double ms = 0;
 };
 
+// A step that was skipped because its loss or a gradient was not finite.
+struct SkippedStepMetrics {
+  std::int64_t step = 0;
+  std::string_view tensor;  // the first that went wrong: a parameter's name or "loss"
+  std::string_view layer;   // the one it belongs to
+  int rank = 0;
+  double loss_scale = 1;  // that the step used
+  double next_scale = 1;
+};
+
 class MetricSink {
  public:
   MetricSink() = default;
@@ -59,6 +72,8 @@ class MetricSink {
   virtual void step(const StepMetrics& metrics) = 0;
   virtual void evaluation(const EvaluationMetrics& metrics) = 0;
   virtual void snapshot(const SnapshotMetrics& metrics) = 0;
+  // Sinks that show numbers only have steps_skipped of the step's own record.
+  virtual void skipped_step(const SkippedStepMetrics&) {}
   // After the last record; also leaves the terminal in order. Called once.
   virtual void close() {}
 };
@@ -78,6 +93,7 @@ class MetricHub {
   void step(const StepMetrics& metrics);
   void evaluation(const EvaluationMetrics& metrics);
   void snapshot(const SnapshotMetrics& metrics);
+  void skipped_step(const SkippedStepMetrics& metrics);
   void close();
 
  private:

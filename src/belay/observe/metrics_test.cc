@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "belay/base/error.h"
+#include "belay/observe/fields.h"
 #include "belay/observe/sinks.h"
 
 namespace belay {
@@ -60,8 +61,10 @@ TEST_F(MetricsFileTest, ExtremeNumbersFitTheLine) {
   const double longest = -std::numeric_limits<double>::denorm_min();
   const std::int64_t large = std::numeric_limits<std::int64_t>::min();
   const auto sink = make_jsonl_sink(path_, 0);
-  sink->step({large, large, large, large, longest, longest, longest, longest, longest, longest,
-              longest, longest, longest, longest, longest, large});
+  StepMetrics metrics;
+  for (const IntegerField& field : kIntegerFields) metrics.*field.member = large;
+  for (const RealField& field : kRealFields) metrics.*field.member = longest;
+  sink->step(metrics);
   EXPECT_EQ(lines()[0]["optimizer_ms"], longest);
 }
 
@@ -73,6 +76,19 @@ TEST_F(MetricsFileTest, EvaluationsAndSnapshotsHaveTheirOwnRecords) {
   EXPECT_EQ(records[0],
             Json::parse(R"({"step":10,"val_loss":2.5,"val_tokens":1003,"eval_ms":12.5})"));
   EXPECT_EQ(records[1], Json::parse(R"({"step":10,"snapshot_bytes":4096,"snapshot_ms":3.0})"));
+}
+
+TEST_F(MetricsFileTest, ASkippedStepNamesWhatWentWrong) {
+  MetricHub hub(1);
+  hub.add(make_jsonl_sink(path_, 0));
+  hub.skipped_step({.step = 7,
+                    .tensor = "layers.1.ffn.up.weight",
+                    .layer = "layers.1",
+                    .rank = 0,
+                    .loss_scale = 65536,
+                    .next_scale = 32768});
+  EXPECT_EQ(lines()[0], Json::parse(R"({"step":7,"skipped_tensor":"layers.1.ffn.up.weight",
+      "skipped_layer":"layers.1","rank":0,"skipped_scale":65536.0,"next_scale":32768.0})"));
 }
 
 TEST_F(MetricsFileTest, AResumedRunContinuesAsIfNeverInterrupted) {

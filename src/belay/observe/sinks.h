@@ -10,9 +10,11 @@ namespace belay {
 
 // One JSON object a line, flushed line by line. A step's line holds the fields of StepMetrics; an
 // evaluation's {"step", "val_loss", "val_tokens", "eval_ms"}; a snapshot's {"step",
-// "snapshot_bytes", "snapshot_ms"}. A number that is not finite is null, and "non_finite" lists
-// such fields. An existing file is continued after `resumed_step`: later lines and a torn last line
-// are cut off. Throws Error(data) if the file cannot be opened, Error(capacity) if it cannot grow.
+// "snapshot_bytes", "snapshot_ms"}; a skipped step's also {"step", "skipped_tensor",
+// "skipped_layer", "rank", "skipped_scale", "next_scale"}. A number that is not finite is null, and
+// "non_finite" lists such fields. An existing file is continued after `resumed_step`: later lines
+// and a torn last line are cut off. Throws Error(data) if the file cannot be opened,
+// Error(capacity) if it cannot grow.
 std::unique_ptr<MetricSink> make_jsonl_sink(const std::string& path, std::int64_t resumed_step);
 
 // An event file for TensorBoard in `directory`: train/NAME for each number, val/loss. After a

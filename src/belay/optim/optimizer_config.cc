@@ -1,5 +1,9 @@
 #include "belay/optim/optimizer_config.h"
 
+#include <cmath>
+
+#include "belay/base/error.h"
+
 namespace belay {
 namespace {
 
@@ -27,10 +31,23 @@ std::span<const config::Field> OptimizerConfig::fields() {
           "weight_decay", "decoupled decay of matrices; biases and norms have none", at_least(0)),
       field<&OptimizerConfig::clip_norm>(
           "clip_norm", "largest global gradient norm; 0: no clipping", at_least(0)),
+      field<&OptimizerConfig::clip_power_of_two>("clip_power_of_two",
+                                                 "round the clipping factor down to a power of "
+                                                 "two, which scales exactly; clip_norm must be "
+                                                 "one too"),
       field<&OptimizerConfig::z_loss>("z_loss", "weight of the squared log-partition; 0: off",
                                       at_least(0)),
   };
   return kFields;
+}
+
+void check_clipping(const OptimizerConfig& config) {
+  if (!config.clip_power_of_two || config.clip_norm == 0) return;
+  const double below = std::exp2(std::floor(std::log2(config.clip_norm)));
+  if (below == config.clip_norm) return;
+  fail(ExitCode::usage,
+       "optimizer.clip_norm {} is no power of two, as clip_power_of_two asks for; take {} or {}",
+       config.clip_norm, below, 2 * below);
 }
 
 }  // namespace belay

@@ -20,6 +20,7 @@ struct OptimizerConfig {
   double eps = 1e-8;
   double weight_decay = 0.1;
   double clip_norm = 1.0;
+  bool clip_power_of_two = false;
   double z_loss = 0.0;
 
   static constexpr std::string_view kSection = "optimizer";
@@ -29,5 +30,8 @@ struct OptimizerConfig {
     return {schedule, lr, min_lr, warmup_steps, steps, decay_steps};
   }
 };
+
+// Error(usage) when clip_power_of_two is on and clip_norm is not one, naming the nearest that are.
+void check_clipping(const OptimizerConfig& config);
 
 }  // namespace belay

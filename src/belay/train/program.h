@@ -61,6 +61,8 @@ class Program {
   // Losses of counted tokens are added to the loss sum. `step` and `first_row` key dropout.
   void run_micro_batch(Lane& lane, const HostBatch& batch, std::uint32_t step,
                        std::uint64_t first_row, bool train);
+  // What later micro-batches multiply their losses by before backward (not what read_loss adds up).
+  void set_loss_multiplier(double multiplier) { loss_multiplier_ = static_cast<float>(multiplier); }
   void clear_loss(Lane& lane);
   // Waits; the sum of the token losses since clear_loss.
   double read_loss(Lane& lane);
@@ -94,6 +96,7 @@ class Program {
   Arena scratch_;
   Transformer::Activations activations_;
   std::vector<double> host_sums_;
+  float loss_multiplier_ = 1.0F;
 };
 
 }  // namespace belay

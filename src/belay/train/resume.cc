@@ -103,6 +103,8 @@ SnapshotState snapshot_state(const RunSetup& setup, const Progress& progress) {
       {"f16_arithmetic", describe(config.arithmetic)},
       {"steps_without_labels", extra_text(progress.steps_without_labels)},
       {"steps_non_finite", extra_text(progress.steps_non_finite)},
+      {"loss_scale", progress.loss_scale_state},
+      {"clip_power_of_two", fmt::format("{}", config.optimizer.clip_power_of_two)},
   };
   return state;
 }
@@ -131,6 +133,10 @@ SnapshotState check_resume(const std::string& dir, const RunSetup& setup,
     return entry == state.extra.end() ? std::string() : entry->second;
   };
   must_equal("optimizer.z_loss", text_of("z_loss"), fmt::format("{}", config.optimizer.z_loss));
+  if (state.extra.contains("clip_power_of_two")) {
+    must_equal("optimizer.clip_power_of_two", text_of("clip_power_of_two"),
+               fmt::format("{}", config.optimizer.clip_power_of_two));
+  }
   must_equal("model.dropout", text_of("dropout"), fmt::format("{}", config.model.dropout));
   must_equal("data.isolate_documents", text_of("isolate_documents"),
              fmt::format("{}", config.data.isolate_documents));
@@ -163,6 +169,8 @@ Progress progress_of(const SnapshotState& state, const RunSetup& setup) {
   progress.position = state.data_epoch * setup.train.samples() + state.data_sample;
   progress.steps_without_labels = extra_number(state, "steps_without_labels");
   progress.steps_non_finite = extra_number(state, "steps_non_finite");
+  const auto scale = state.extra.find("loss_scale");
+  if (scale != state.extra.end()) progress.loss_scale_state = scale->second;
   return progress;
 }
 

@@ -38,6 +38,7 @@ std::vector<config::Section> sections_of(RunConfig& config) {
       config::section(config.train),
       config::section(config.optimizer),
       config::section(config.arithmetic),
+      config::section(config.precision),
       config::section(config.parallel),
       config::section(config.snapshot),
       config::section(config.observe),
@@ -56,6 +57,8 @@ RunConfig parse_config(std::string_view text, std::string_view source,
   check_parallel(config.parallel);
   resolve_batch(config.train, 1);
   check_schedule(config.optimizer.schedule_of(config.train.steps));
+  check_clipping(config.optimizer);
+  check_precision(config.precision);
   check_together(config);
   return config;
 }

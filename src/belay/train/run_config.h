@@ -11,6 +11,7 @@
 #include "belay/optim/optimizer_config.h"
 #include "belay/parallel/parallel_config.h"
 #include "belay/precision/arithmetic_config.h"
+#include "belay/precision/precision_config.h"
 #include "belay/snapshot/snapshot_config.h"
 #include "belay/train/train_config.h"
 
@@ -23,6 +24,7 @@ struct RunConfig {
   TrainConfig train;
   OptimizerConfig optimizer;
   ArithmeticConfig arithmetic;
+  PrecisionConfig precision;
   ParallelConfig parallel;
   SnapshotConfig snapshot;
   ObserveConfig observe;

@@ -18,8 +18,9 @@ void StepClock::record(const OpCall& call, Clock::time_point begin, Clock::time_
   if (also_ != nullptr) also_->record(call, begin, end);
 }
 
-double clip_coefficient(double norm, double clip) {
-  return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
+double clip_coefficient(double norm, double clip, bool power_of_two) {
+  const double coefficient = clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
+  return power_of_two ? std::exp2(std::floor(std::log2(coefficient))) : coefficient;
 }
 
 Stepper::Stepper(Program& program, const OptimizerConfig& optimizer, std::int64_t steps,
@@ -31,19 +32,21 @@ Stepper::Stepper(Program& program, const OptimizerConfig& optimizer, std::int64_
   check_schedule(schedule_);
 }
 
-StepResult Stepper::run(std::int64_t step, std::int64_t updates, const MicroBatchSource& source) {
+StepResult Stepper::run(std::int64_t step, std::int64_t updates, const MicroBatchSource& source,
+                        double multiplier) {
   program_.lane().reset_counts();
-  StepResult result = run_counted(step, updates, source);
+  StepResult result = run_counted(step, updates, source, multiplier);
   result.ops = program_.lane().counts();
   return result;
 }
 
 StepResult Stepper::run_counted(std::int64_t step, std::int64_t updates,
-                                const MicroBatchSource& source) {
+                                const MicroBatchSource& source, double multiplier) {
   Lane& lane = program_.lane();
   StepResult result;
   result.lr = learning_rate(schedule_, step);
   program_.clear_loss(lane);
+  program_.set_loss_multiplier(multiplier);
   std::uint64_t first_row = 0;
   for (std::int64_t micro = 0; micro < accumulation_; ++micro) {
     const MicroBatch batch = source();
@@ -67,15 +70,16 @@ StepResult Stepper::run_counted(std::int64_t step, std::int64_t updates,
   result.loss = loss_sum / counted;
 
   double squares = 0;
-  const std::span<const double> sums = program_.read_gradient_squares(lane);
-  for (std::size_t index = 0; index < sums.size(); ++index) {
-    if (!std::isfinite(sums[index]) && result.bad_parameter < 0) {
-      result.bad_parameter = static_cast<int>(index);
-    }
-    squares += sums[index];
+  result.squares = program_.read_gradient_squares(lane);
+  result.divisor = counted * multiplier;
+  for (std::size_t index = 0; index < result.squares.size(); ++index) {
+    if (!std::isfinite(result.squares[index])) result.bad_parameter = static_cast<int>(index);
+    squares += result.squares[index];
   }
-  result.grad_norm = std::sqrt(squares) / counted;
-  if (result.bad_parameter >= 0 || !std::isfinite(result.loss)) {
+  result.grad_norm = std::sqrt(squares) / result.divisor;
+  const bool loss_is_finite = std::isfinite(result.loss);
+  if (result.bad_parameter >= 0 || !loss_is_finite) {
+    if (!loss_is_finite) result.bad_parameter = -1;
     result.outcome = StepOutcome::non_finite;
     program_.clear_gradients(lane);
     lane.wait();
@@ -89,7 +93,9 @@ StepResult Stepper::run_counted(std::int64_t step, std::int64_t updates,
   update.eps = optimizer_.eps;
   update.weight_decay = optimizer_.weight_decay;
   update.step = updates;
-  update.grad_scale = clip_coefficient(result.grad_norm, optimizer_.clip_norm) / counted;
+  update.grad_scale =
+      clip_coefficient(result.grad_norm, optimizer_.clip_norm, optimizer_.clip_power_of_two) /
+      result.divisor;
   program_.update(lane, update);
   lane.wait();
   return result;

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <span>
 
 #include "belay/optim/optimizer_config.h"
 #include "belay/precision/anomaly_watch.h"
@@ -52,7 +53,14 @@ struct StepResult {
   double grad_norm = 0;  // global, of the mean loss, before clipping
   double lr = 0;
   std::int64_t counted = 0;
-  int bad_parameter = -1;  // with non_finite: the first parameter in table order
+  // With non_finite: the parameter whose gradient was the first to go wrong, the last in table
+  // order, since backward walks the table from its end; -1 when the loss itself is not finite, as
+  // the forward pass was first then.
+  int bad_parameter = -1;
+  // Sum of squares of each parameter's gradient as accumulated, and what turns such a gradient into
+  // that of the mean loss. Empty with no_labels; valid until the next step.
+  std::span<const double> squares;
+  double divisor = 1;
   OpCounts ops;
 };
 
@@ -65,8 +73,11 @@ class Stepper {
   // Is told where each micro-batch begins; null: nobody is. Not owned.
   void set_watch(AnomalyWatch* watch) { watch_ = watch; }
 
-  // Runs step number `step` (from 1) as the `updates`-th update so far.
-  StepResult run(std::int64_t step, std::int64_t updates, const MicroBatchSource& source);
+  // Runs step number `step` (from 1) as the `updates`-th update so far. The loss is multiplied by
+  // `multiplier`, a power of two, before backward, and the update divides by it: as long as nothing
+  // leaves the range of its type, results are the same bit for bit.
+  StepResult run(std::int64_t step, std::int64_t updates, const MicroBatchSource& source,
+                 double multiplier = 1.0);
 
   [[nodiscard]] const ScheduleConfig& schedule() const { return schedule_; }
 
@@ -77,11 +88,13 @@ class Stepper {
   std::int64_t accumulation_;
   AnomalyWatch* watch_ = nullptr;
 
-  StepResult run_counted(std::int64_t step, std::int64_t updates, const MicroBatchSource& source);
+  StepResult run_counted(std::int64_t step, std::int64_t updates, const MicroBatchSource& source,
+                         double multiplier);
 };
 
 // Clip coefficient for a norm: min(1, clip / (norm + 1e-6)) as in PyTorch's clip_grad_norm_; clip 0
-// means no clipping.
-double clip_coefficient(double norm, double clip);
+// means no clipping. With `power_of_two` the coefficient is rounded down to a power of two: scaling
+// by it is exact in every floating-point type.
+double clip_coefficient(double norm, double clip, bool power_of_two = false);
 
 }  // namespace belay

@@ -33,6 +33,20 @@ TEST(ClipTest, FollowsTheNormAndIsExactForHugeGradients) {
   EXPECT_EQ(clip_coefficient(100.0, 0.0), 1.0);
 }
 
+TEST(ClipTest, PowersOfTwoRoundDown) {
+  EXPECT_EQ(clip_coefficient(0.5, 1.0, true), 1.0);
+  EXPECT_EQ(clip_coefficient(3.0, 1.0, true), 0.25);
+  EXPECT_EQ(clip_coefficient(1.5, 1.0, true), 0.5);
+  EXPECT_EQ(clip_coefficient(100.0, 0.0, true), 1.0);
+  for (double norm = 1.1; norm < 1e12; norm *= 3.7) {
+    const double factor = clip_coefficient(norm, 1.0, true);
+    int exponent = 0;
+    EXPECT_EQ(std::frexp(factor, &exponent), 0.5);
+    EXPECT_LE(factor * norm, 1.0);
+    EXPECT_GT(factor * norm, 0.49);
+  }
+}
+
 // The loss and the update depend on the tokens, not on how they are cut into micro-batches, even
 // when the pieces count differently many tokens.
 TEST(StepTest, AccumulationEqualsOneBatch) {

@@ -13,6 +13,7 @@
 #include "belay/snapshot/convert.h"
 #include "belay/train/batch_source.h"
 #include "belay/train/evaluate.h"
+#include "belay/train/gradient_watch.h"
 #include "belay/train/interrupt.h"
 #include "belay/train/model_source.h"
 #include "belay/train/resume.h"
@@ -26,9 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Non-finite gradients in a row after which a run is given up.
-constexpr int kMaxNonFiniteRow = 10;
-
 // Step times that the summary's median is taken from: the last so many.
 constexpr std::size_t kMaxStepTimes = 65536;
 
@@ -41,6 +39,7 @@ class Trainer {
   Trainer(RunConfig config, const TrainOptions& options)
       : options_(options),
         setup_(set_up_run(std::move(config))),
+        gradients_(setup_),
         hub_(setup_.config.train.log_every) {}
 
   TrainSummary run();
@@ -62,6 +61,7 @@ class Trainer {
 
   TrainOptions options_;
   RunSetup setup_;
+  GradientWatch gradients_;
   MetricHub hub_;
   Progress progress_;
   std::unique_ptr<RunLock> lock_;
@@ -73,7 +73,6 @@ class Trainer {
   std::unique_ptr<GrowthWatch> growth_;
   double data_ms_ = 0;
   Clock::time_point step_begin_;
-  int non_finite_row_ = 0;
   std::int64_t last_saved_ = -1;
   std::vector<float> step_times_;
   TrainSummary summary_;
@@ -112,6 +111,7 @@ void Trainer::find_start() {
   if (resume_dir_.empty()) return;
   const SnapshotState state = check_resume(resume_dir_, setup_, {options_.allow_new_optimizer});
   progress_ = progress_of(state, setup_);
+  gradients_.restore(progress_.loss_scale_state);
   if (!state.matmul_choices.empty()) {
     choices_from_json(state.matmul_choices, resume_dir_, setup_.device->matmul_choices());
   }
@@ -162,6 +162,7 @@ void Trainer::prepare() {
 }
 
 void Trainer::open_sinks() {
+  gradients_.open_record(options_.out, progress_.step);
   hub_.add(make_jsonl_sink((fs::path(options_.out) / "metrics.jsonl").string(), progress_.step));
   if (setup_.config.observe.tensorboard)
     hub_.add(make_tensorboard_sink(options_.out, progress_.step));
@@ -178,8 +179,7 @@ void Trainer::report_outcome(const StepResult& result) {
   switch (result.outcome) {
     case StepOutcome::updated:
       ++progress_.updates;
-      non_finite_row_ = 0;
-      return;
+      break;
     case StepOutcome::no_labels:
       if (progress_.steps_without_labels++ == 0) {
         log::warn(
@@ -187,22 +187,12 @@ void Trainer::report_outcome(const StepResult& result) {
             "(later ones are only counted)",
             step);
       }
-      return;
+      break;
     case StepOutcome::non_finite:
+      ++progress_.steps_non_finite;
       break;
   }
-  ++progress_.steps_non_finite;
-  const std::string tensor = result.bad_parameter < 0
-                                 ? "the loss"
-                                 : "the gradient of " + setup_.table[result.bad_parameter].name;
-  if (++non_finite_row_ >= kMaxNonFiniteRow) {
-    fail(ExitCode::numerics,
-         "step {}: {} is not finite, {} steps in a row; lower optimizer.lr, raise "
-         "optimizer.warmup_steps, or resume from an earlier snapshot",
-         step, tensor, non_finite_row_);
-  }
-  log::warn("step {}: {} is not finite; the step is skipped, parameters stay as they are", step,
-            tensor);
+  gradients_.after_step(step, result, hub_);
 }
 
 void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
@@ -213,7 +203,9 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   }
   clock_.reset();
   data_ms_ = 0;
-  const StepResult result = stepper.run(step, progress_.updates + 1, source);
+  const double scale = gradients_.scale();
+  const StepResult result =
+      stepper.run(step, progress_.updates + 1, source, gradients_.multiplier());
   progress_.step = step;
   const std::int64_t step_tokens = train_config().global_batch * setup_.seq_len;
   progress_.tokens += step_tokens;
@@ -227,6 +219,9 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   metrics.loss = result.loss;
   metrics.lr = result.lr;
   metrics.grad_norm = result.grad_norm;
+  metrics.loss_scale = scale;
+  metrics.steps_skipped =
+      progress_.steps_non_finite + (result.outcome == StepOutcome::non_finite ? 1 : 0);
   metrics.data_ms = data_ms_;
   metrics.forward_ms = clock_.forward_ms;
   metrics.backward_ms = clock_.backward_ms;
@@ -287,6 +282,7 @@ void Trainer::run_evaluation() {
 void Trainer::save(bool last) {
   if (last_saved_ == progress_.step) return;
   const auto begin = Clock::now();
+  progress_.loss_scale_state = gradients_.state();
   SnapshotOptions options;
   options.keep_last = train_config().keep_snapshots;
   options.tokenizer = setup_.train.tokenizer();
@@ -372,6 +368,7 @@ void Trainer::summarise() {
       {"peak_rss_bytes", summary_.peak_rss_bytes},
       {"steps_without_labels", progress_.steps_without_labels},
       {"steps_non_finite", progress_.steps_non_finite},
+      {"loss_scale", gradients_.scale()},
       {"snapshot", summary_.snapshot}};
   if (summary_.val_loss) json["val_loss"] = *summary_.val_loss;
   write_file((fs::path(options_.out) / "summary.json").string(), json.dump(2) + "\n");

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <string_view>
 
-#include "belay/observe/loss_curve.h"
+#include "belay/observe/plot.h"
 
 namespace belay {
 namespace {
@@ -66,41 +67,83 @@ int scaled(double position, int size) {
   return std::clamp(static_cast<int>(std::lround(position * (size - 1))), 0, size - 1);
 }
 
-void draw_line(Canvas& canvas, int x0, int y0, int x1, int y1) {
+// Every gap-th dot of the canvas across, so that gaps of joined lines fall into step.
+void draw_line(Canvas& canvas, int x0, int y0, int x1, int y1, int gap) {
   const int steps = std::max({std::abs(x1 - x0), std::abs(y1 - y0), 1});
   for (int step = 0; step <= steps; ++step) {
     const double share = static_cast<double>(step) / steps;
-    canvas.dot(static_cast<int>(std::lround(x0 + share * (x1 - x0))),
-               static_cast<int>(std::lround(y0 + share * (y1 - y0))));
+    const int x = static_cast<int>(std::lround(x0 + share * (x1 - x0)));
+    if (x % gap == 0) canvas.dot(x, static_cast<int>(std::lround(y0 + share * (y1 - y0))));
   }
+}
+
+std::string_view sample_of(Style style) {
+  switch (style) {
+    case Style::val:
+      return "●";
+    case Style::edge:
+    case Style::limit:
+      return "⠄⠄";
+    default:
+      return "⠤⠤";
+  }
+}
+
+std::string legend(const Plot& plot) {
+  std::string text;
+  for (const Series& series : plot.series) {
+    if (series.label.empty() || series.style == Style::raw) continue;
+    text += fmt::format("  {} {}", series.label, sample_of(series.style));
+  }
+  return text;
 }
 
 }  // namespace
 
-std::string draw_text(const LossHistory& history, int width, int height, Scale scale) {
+std::string draw_text(const Plot& plot, int width, int height) {
   constexpr int kLabel = 8;
   const int columns = std::max(width - kLabel - 2, 10);
   const int rows = std::max(height - 3, 3);
-  const Axis values = value_axis(history, scale, std::max(rows / 3, 2));
-  const Axis steps = step_axis(history, std::max(columns / 14, 2));
+  const Axis values = value_axis(plot, std::max(rows / 3, 2));
+  const Axis steps = step_axis(plot, std::max(columns / 14, 2));
   Canvas canvas(columns, rows);
   const auto x_of = [&](const Point& p) { return scaled(steps.position(p.x), canvas.dots_wide()); };
   const auto y_of = [&](const Point& p) {
     return scaled(1 - values.position(p.y), canvas.dots_high());
   };
-
-  const auto train = thinned(history.train, static_cast<std::size_t>(canvas.dots_wide()));
-  for (std::size_t index = 0; index < train.size(); ++index) {
-    const Point& from = train[index == 0 ? 0 : index - 1];
-    draw_line(canvas, x_of(from), y_of(from), x_of(train[index]), y_of(train[index]));
+  const auto dots = static_cast<std::size_t>(canvas.dots_wide());
+  const auto line_through = [&](std::span<const Point> points, int gap) {
+    for (std::size_t index = 0; index < points.size(); ++index) {
+      const Point& from = points[index == 0 ? 0 : index - 1];
+      draw_line(canvas, x_of(from), y_of(from), x_of(points[index]), y_of(points[index]), gap);
+    }
+  };
+  for (const auto* const edge : {&plot.band_low, &plot.band_high}) line_through(*edge, 2);
+  for (const Series& series : plot.series) {
+    switch (series.style) {
+      case Style::raw:
+        break;
+      case Style::val:
+        for (const Point& point : series.points) canvas.mark(x_of(point), y_of(point));
+        break;
+      case Style::train:
+      case Style::forecast:
+        line_through(thinned(series.points, dots), 1);
+        break;
+      case Style::edge:
+        line_through(thinned(series.points, dots), 2);
+        break;
+      case Style::limit:
+        line_through(series.points, 4);
+        break;
+    }
   }
-  for (const Point& point : history.val) canvas.mark(x_of(point), y_of(point));
 
   std::vector<std::string> labels(static_cast<std::size_t>(rows));
   for (const double tick : values.ticks()) {
     labels[static_cast<std::size_t>(scaled(1 - values.position(tick), rows))] = values.label(tick);
   }
-  std::string text = fmt::format("{:>{}}  train ⠤⠤  validation ●\n", "loss", kLabel);
+  std::string text = fmt::format("{:>{}}{}\n", plot.short_label, kLabel, legend(plot));
   for (int row = 0; row < rows; ++row) {
     const std::string& label = labels[static_cast<std::size_t>(row)];
     text += fmt::format("{:>{}} {}{}\n", label, kLabel, label.empty() ? "│" : "┤", canvas.row(row));

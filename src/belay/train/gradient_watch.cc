@@ -1,0 +1,129 @@
+#include "belay/train/gradient_watch.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include "belay/base/error.h"
+#include "belay/base/log.h"
+
+namespace belay {
+namespace {
+
+std::vector<std::string> names_of(const ParameterTable& table) {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : table.all()) names.push_back(parameter.name);
+  return names;
+}
+
+}  // namespace
+
+GradientWatch::GradientWatch(const RunSetup& setup)
+    : setup_(setup),
+      config_(resolved(setup.config.precision, setup.config.train.dtype)),
+      protection_(config_, names_of(setup.table), setup.config.train.global_batch * setup.seq_len) {
+}
+
+void GradientWatch::restore(const std::string& state) {
+  protection_.restore(state);
+}
+
+void GradientWatch::open_record(const std::string& run_dir, std::int64_t resumed_step) {
+  if (!config_.record_norms) return;
+  const std::filesystem::path path = std::filesystem::path(run_dir) / kGradientRecordName;
+  record_ = std::make_unique<GradientRecordWriter>(path.string(), protection_.layers().names(),
+                                                   config_.guard_limit, resumed_step);
+}
+
+void GradientWatch::after_step(std::int64_t step, const StepResult& result, MetricHub& hub) {
+  if (result.outcome == StepOutcome::no_labels) return;
+  const double scale_before = scale();
+  if (result.outcome == StepOutcome::non_finite) {
+    skipped(step, result, hub);
+  } else {
+    report(step, protection_.good_step(result.squares, result.divisor));
+  }
+  if (record_ != nullptr) record_->append(step, scale_before, protection_.norms());
+  if (result.outcome != StepOutcome::non_finite) return;
+  const std::int64_t stuck = protection_.scaler().stuck();
+  if (stuck < config_.max_skips) return;
+  const std::string tensor = result.bad_parameter < 0
+                                 ? "the loss"
+                                 : "the gradient of " + setup_.table[result.bad_parameter].name;
+  fail(ExitCode::numerics,
+       "step {}, rank {}: {} is not finite; the last {} steps were skipped with the loss scale at "
+       "{}, which cannot fall: lower optimizer.lr, raise optimizer.warmup_steps, or resume from an "
+       "earlier snapshot",
+       step, rank_, tensor, stuck, scale());
+}
+
+void GradientWatch::skipped(std::int64_t step, const StepResult& result, MetricHub& hub) {
+  const ScaleChange change = protection_.overflow(result.squares, result.divisor);
+  SkippedStepMetrics metrics;
+  metrics.step = step;
+  metrics.tensor = "loss";
+  metrics.layer = "loss";
+  if (result.bad_parameter >= 0) {
+    metrics.tensor = setup_.table[result.bad_parameter].name;
+    metrics.layer = layer_name(metrics.tensor);
+  }
+  metrics.rank = rank_;
+  metrics.loss_scale = change.before;
+  metrics.next_scale = change.after;
+  hub.skipped_step(metrics);
+  const std::string scales = change.after < change.before
+                                 ? fmt::format("; loss scale {} -> {}", change.before, change.after)
+                                 : "";
+  if (result.bad_parameter < 0) {
+    log::warn(
+        "step {}, rank {}: the loss is not finite; the step is skipped, parameters stay as "
+        "they are{}",
+        step, rank_, scales);
+    return;
+  }
+  log::warn(
+      "step {}, rank {}: the gradient of {} (layer {}) is not finite; the step is skipped, "
+      "parameters stay as they are{}",
+      step, rank_, metrics.tensor, metrics.layer, scales);
+}
+
+void GradientWatch::report(std::int64_t step, const ScaleChange& change) {
+  if (change.look != nullptr) warn_of_forecast(step, *change.look);
+  if (change.after == change.before) return;
+  if (change.after > change.before) {
+    log::info("step {}: loss scale {} -> {}", step, change.before, change.after);
+  } else if (change.look->forecast) {
+    log::info("step {}: loss scale {} -> {}, before an overflow that the norms of {} forecast",
+              step, change.before, change.after,
+              protection_.layers().name(change.look->leaving_layer));
+  } else {
+    log::info(
+        "step {}: loss scale {} -> {}, before an overflow: the norms of {} took {:.0f}% of "
+        "the head room",
+        step, change.before, change.after, protection_.layers().name(change.look->layer),
+        100 * change.look->share);
+  }
+}
+
+void GradientWatch::warn_of_forecast(std::int64_t step, const GuardLook& look) {
+  if (look.endangered_in == 0) {
+    warned_ = false;
+    return;
+  }
+  if (warned_) return;
+  warned_ = true;
+  const LayerGroups& layers = protection_.layers();
+  if (look.leaves_in > 0) {
+    log::warn(
+        "step {}: the gradient norm of {} is forecast to leave the head room of {} at a loss "
+        "scale of {} in {} steps",
+        step, layers.name(look.leaving_layer), config_.guard_limit, scale(), look.leaves_in);
+  } else {
+    log::warn(
+        "step {}: the gradient norm of {} may leave the head room of {} at a loss scale of {} "
+        "in {} steps (upper edge of the {:.0f}% band)",
+        step, layers.name(look.endangered_layer), config_.guard_limit, scale(), look.endangered_in,
+        100 * config_.forecast_confidence);
+  }
+}
+
+}  // namespace belay
