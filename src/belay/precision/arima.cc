@@ -62,6 +62,11 @@ bool has_mean(const ArimaOrder& order) {
   return order.d == 0 || order.drift;
 }
 
+template <class Array>
+auto& at(Array& values, int index) {
+  return values[static_cast<std::size_t>(index)];
+}
+
 // One pass over the errors of a model: their sum of squares and, if wanted, the normal equations of
 // the Gauss-Newton step. Derivatives follow the recursion of the errors themselves.
 class ErrorPass {
@@ -115,10 +120,6 @@ class ErrorPass {
   [[nodiscard]] const Coefficients& last() const { return lag_; }
 
  private:
-  template <class Array>
-  static auto& at(Array& values, int index) {
-    return values[static_cast<std::size_t>(index)];
-  }
   [[nodiscard]] double lagged(std::size_t t, int i) const {
     return w_[t - 1 - static_cast<std::size_t>(i)] - m_.mean;
   }
@@ -215,8 +216,8 @@ bool ArimaFitter::start_values(ArimaModel& model) const {
   }
   const Column solution = normal.selfadjointView<Eigen::Lower>().ldlt().solve(right);
   if (!solution.allFinite()) return false;
-  for (int i = 0; i < order.p; ++i) model.ar[static_cast<std::size_t>(i)] = solution(i);
-  for (int j = 0; j < order.q; ++j) model.ma[static_cast<std::size_t>(j)] = solution(order.p + j);
+  for (int i = 0; i < order.p; ++i) at(model.ar, i) = solution(i);
+  for (int j = 0; j < order.q; ++j) at(model.ma, j) = solution(order.p + j);
   keep_valid(model);
   return true;
 }
@@ -241,10 +242,10 @@ void ArimaFitter::refine(ArimaModel& model) const {
     for (int halving = 0; halving <= kHalvings; ++halving, share /= 2) {
       ArimaModel tried = model;
       for (int i = 0; i < order.p; ++i) {
-        tried.ar[static_cast<std::size_t>(i)] -= share * change(i);
+        at(tried.ar, i) -= share * change(i);
       }
       for (int j = 0; j < order.q; ++j) {
-        tried.ma[static_cast<std::size_t>(j)] -= share * change(order.p + j);
+        at(tried.ma, j) -= share * change(order.p + j);
       }
       if (has_mean(order)) tried.mean -= share * change(count - 1);
       keep_valid(tried);

@@ -238,15 +238,15 @@ TEST_F(LossScaleRunTest, OverflowsAreSkippedNamedAndSurvived) {
 TEST_F(LossScaleRunTest, AHopelessRunStopsAtTheFloor) {
   const std::string out = path("run");
   try {
-    train(overflowing({"precision.scale_min=" + power(125), "precision.max_skips=3"}), to(out));
+    train(overflowing({"precision.scale_min=" + power(126), "precision.max_skips=3"}), to(out));
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::numerics);
     const std::string what = error.what();
-    EXPECT_NE(what.find("step 5, rank 0: the gradient of "), std::string::npos) << what;
+    EXPECT_NE(what.find("step 4, rank 0: the gradient of "), std::string::npos) << what;
     EXPECT_NE(what.find("last 3 steps"), std::string::npos) << what;
   }
-  EXPECT_EQ(skips(out).size(), 5U);
+  EXPECT_EQ(skips(out).size(), 4U);
 }
 
 TEST_F(LossScaleRunTest, ResumesBitForBitWithScalerAndGuard) {
@@ -322,7 +322,9 @@ TEST_F(LossScaleRunTest, ScalesOnTheGuardDevice) {
 }
 
 TEST_F(LossScaleRunTest, PowerOfTwoClippingIsCheckedAndKept) {
-  EXPECT_THROW(config({"optimizer.clip_power_of_two=true", "optimizer.clip_norm=0.3"}), Error);
+  EXPECT_THROW(
+      static_cast<void>(config({"optimizer.clip_power_of_two=true", "optimizer.clip_norm=0.3"})),
+      Error);
   const std::string out = path("run");
   const std::vector<std::string> set = {"optimizer.clip_power_of_two=true",
                                         "optimizer.clip_norm=0.25"};

@@ -72,6 +72,7 @@ class Trainer {
   std::unique_ptr<TimelineRecorder> tracer_;
   std::unique_ptr<GrowthWatch> growth_;
   double data_ms_ = 0;
+  double guard_ms_ = 0;  // over all steps
   Clock::time_point step_begin_;
   std::int64_t last_saved_ = -1;
   std::vector<float> step_times_;
@@ -192,7 +193,9 @@ void Trainer::report_outcome(const StepResult& result) {
       ++progress_.steps_non_finite;
       break;
   }
+  const auto begin = Clock::now();
   gradients_.after_step(step, result, hub_);
+  guard_ms_ += ms_since(begin);
 }
 
 void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
@@ -356,6 +359,7 @@ void Trainer::summarise() {
     std::nth_element(step_times_.begin(), middle, step_times_.end());
     summary_.measured_step_ms = static_cast<double>(*middle);
   }
+  const std::int64_t steps = summary_.last_step - summary_.first_step;
   nlohmann::ordered_json json = {
       {"first_step", summary_.first_step},
       {"last_step", summary_.last_step},
@@ -369,6 +373,7 @@ void Trainer::summarise() {
       {"steps_without_labels", progress_.steps_without_labels},
       {"steps_non_finite", progress_.steps_non_finite},
       {"loss_scale", gradients_.scale()},
+      {"guard_ms_per_step", guard_ms_ / std::max<double>(1, static_cast<double>(steps))},
       {"snapshot", summary_.snapshot}};
   if (summary_.val_loss) json["val_loss"] = *summary_.val_loss;
   write_file((fs::path(options_.out) / "summary.json").string(), json.dump(2) + "\n");
