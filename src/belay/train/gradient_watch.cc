@@ -34,35 +34,37 @@ void GradientWatch::open_record(const std::string& run_dir, std::int64_t resumed
                                                    config_.guard_limit, resumed_step);
 }
 
+bool GradientWatch::skips_saturated() const {
+  return config_.loss_scale != LossScaleMode::none &&
+         setup_.config.arithmetic.overflow == Overflow::saturate;
+}
+
 void GradientWatch::after_step(std::int64_t step, const StepResult& result, MetricHub& hub) {
   if (result.outcome == StepOutcome::no_labels) return;
   const double scale_before = scale();
-  if (result.outcome == StepOutcome::non_finite) {
-    skipped(step, result, hub);
-  } else {
+  const bool updated = result.outcome == StepOutcome::updated;
+  if (updated) {
     report(step, protection_.good_step(result.squares, result.divisor));
+  } else {
+    skipped(step, result, hub);
   }
   if (record_ != nullptr) record_->append(step, scale_before, protection_.norms());
-  if (result.outcome != StepOutcome::non_finite) return;
+  if (updated) return;
   const std::int64_t stuck = protection_.scaler().stuck();
   if (stuck < config_.max_skips) return;
-  const std::string tensor = result.bad_parameter < 0
-                                 ? "the loss"
-                                 : "the gradient of " + setup_.table[result.bad_parameter].name;
   fail(ExitCode::numerics,
-       "step {}, rank {}: {} is not finite; the last {} steps were skipped with the loss scale at "
+       "step {}, rank {}: {}; the last {} steps were skipped with the loss scale at "
        "{}, which cannot fall: lower optimizer.lr, raise optimizer.warmup_steps, or resume from an "
        "earlier snapshot",
-       step, rank_, tensor, stuck, scale());
+       step, rank_, complaint(result), stuck, scale());
 }
 
 void GradientWatch::skipped(std::int64_t step, const StepResult& result, MetricHub& hub) {
   const ScaleChange change = protection_.overflow(result.squares, result.divisor);
   SkippedStepMetrics metrics;
   metrics.step = step;
-  metrics.tensor = "loss";
-  metrics.layer = "loss";
-  if (result.bad_parameter >= 0) {
+  metrics.tensor = metrics.layer = result.outcome == StepOutcome::saturated ? "f16" : "loss";
+  if (result.outcome == StepOutcome::non_finite && result.bad_parameter >= 0) {
     metrics.tensor = setup_.table[result.bad_parameter].name;
     metrics.layer = layer_name(metrics.tensor);
   }
@@ -70,20 +72,20 @@ void GradientWatch::skipped(std::int64_t step, const StepResult& result, MetricH
   metrics.loss_scale = change.before;
   metrics.next_scale = change.after;
   hub.skipped_step(metrics);
-  const std::string scales = change.after < change.before
-                                 ? fmt::format("; loss scale {} -> {}", change.before, change.after)
-                                 : "";
-  if (result.bad_parameter < 0) {
-    log::warn(
-        "step {}, rank {}: the loss is not finite; the step is skipped, parameters stay as "
-        "they are{}",
-        step, rank_, scales);
-    return;
+  log::warn("step {}, rank {}: {}; the step is skipped, parameters stay as they are{}", step, rank_,
+            complaint(result),
+            change.after < change.before
+                ? fmt::format("; loss scale {} -> {}", change.before, change.after)
+                : "");
+}
+
+std::string GradientWatch::complaint(const StepResult& result) const {
+  if (result.outcome == StepOutcome::saturated) {
+    return fmt::format("f16 results of {} operator calls saturated", result.ops.overflowing);
   }
-  log::warn(
-      "step {}, rank {}: the gradient of {} (layer {}) is not finite; the step is skipped, "
-      "parameters stay as they are{}",
-      step, rank_, metrics.tensor, metrics.layer, scales);
+  if (result.bad_parameter < 0) return "the loss is not finite";
+  const std::string& tensor = setup_.table[result.bad_parameter].name;
+  return fmt::format("the gradient of {} (layer {}) is not finite", tensor, layer_name(tensor));
 }
 
 void GradientWatch::report(std::int64_t step, const ScaleChange& change) {

@@ -27,6 +27,9 @@ class GradientWatch {
   // For the next step.
   [[nodiscard]] double multiplier() const { return protection_.multiplier(); }
   [[nodiscard]] double scale() const { return protection_.scaler().scale(); }
+  // Whether a step in which an f16 result saturated is to be skipped: with a loss scale, where the
+  // device saturates.
+  [[nodiscard]] bool skips_saturated() const;
 
   // Takes in a step with labels. Warns of a skipped one and tells the sinks; Error(numerics) when
   // the last max_skips steps were skipped at a scale that cannot fall.
@@ -34,6 +37,8 @@ class GradientWatch {
 
  private:
   void skipped(std::int64_t step, const StepResult& result, MetricHub& hub);
+  // Why a step was skipped, naming the tensor.
+  [[nodiscard]] std::string complaint(const StepResult& result) const;
   void report(std::int64_t step, const ScaleChange& change);
   void warn_of_forecast(std::int64_t step, const GuardLook& look);
 

@@ -235,6 +235,30 @@ TEST_F(LossScaleRunTest, OverflowsAreSkippedNamedAndSurvived) {
   EXPECT_NE(log.find("rank 0: the gradient of " + tensor), std::string::npos) << log;
 }
 
+// In f16 the first scales of this model overflow, to infinity or to saturation; both are found,
+// skipped and survived, by default.
+TEST_F(LossScaleRunTest, HalfPrecisionSurvivesInBothWorlds) {
+  for (const std::string world : {"inf", "saturate"}) {
+    const std::string out = path(world);
+    const std::vector<std::string> set = {"train.dtype=f16", "precision.overflow=" + world,
+                                          "precision.scale_init=" + power(24), "model.init_std=0.5",
+                                          "machine.matmul=auto"};
+    EXPECT_TRUE(train(config(set), to(out)).finished);
+    const auto records = steps(out);
+    const auto skipped = skips(out);
+    ASSERT_FALSE(skipped.empty()) << world;
+    EXPECT_LT(skipped.size(), 14U);
+    EXPECT_EQ(records.at(15)["steps_skipped"], skipped.size());
+    for (std::int64_t step = 1; step <= 15; ++step) {
+      const bool overflowed = records.at(step)["overflowing_ops"].get<std::int64_t>() > 0;
+      const bool lost = std::any_of(skipped.begin(), skipped.end(),
+                                    [&](const json& skip) { return skip["step"] == step; });
+      EXPECT_EQ(overflowed, lost) << world << " step " << step;
+    }
+    EXPECT_EQ(skipped[0]["skipped_tensor"] == "f16", world == "saturate");
+  }
+}
+
 TEST_F(LossScaleRunTest, AHopelessRunStopsAtTheFloor) {
   const std::string out = path("run");
   try {

@@ -78,9 +78,10 @@ StepResult Stepper::run_counted(std::int64_t step, std::int64_t updates,
   }
   result.grad_norm = std::sqrt(squares) / result.divisor;
   const bool loss_is_finite = std::isfinite(result.loss);
-  if (result.bad_parameter >= 0 || !loss_is_finite) {
+  const bool saturated = skip_saturated_ && lane.counts().overflowing > 0;
+  if (result.bad_parameter >= 0 || !loss_is_finite || saturated) {
     if (!loss_is_finite) result.bad_parameter = -1;
-    result.outcome = StepOutcome::non_finite;
+    result.outcome = saturated ? StepOutcome::saturated : StepOutcome::non_finite;
     program_.clear_gradients(lane);
     lane.wait();
     return result;

@@ -45,7 +45,13 @@ enum class StepOutcome : std::uint8_t {
   updated,
   no_labels,   // nothing counted: parameters and moments untouched
   non_finite,  // a gradient is not finite: likewise
+  saturated,   // an f16 result did not fit, in a run that skips such steps: likewise
 };
+
+// The numbers broke.
+constexpr bool is_skipped(StepOutcome outcome) {
+  return outcome == StepOutcome::non_finite || outcome == StepOutcome::saturated;
+}
 
 struct StepResult {
   StepOutcome outcome = StepOutcome::updated;
@@ -70,6 +76,10 @@ class Stepper {
   Stepper(Program& program, const OptimizerConfig& optimizer, std::int64_t steps,
           std::int64_t accumulation);
 
+  // Skip steps in which an f16 result saturated: where nothing becomes infinite, only the count of
+  // such operators tells that gradients are wrong.
+  void skip_saturated(bool skip) { skip_saturated_ = skip; }
+
   // Is told where each micro-batch begins; null: nobody is. Not owned.
   void set_watch(AnomalyWatch* watch) { watch_ = watch; }
 
@@ -87,6 +97,7 @@ class Stepper {
   ScheduleConfig schedule_;
   std::int64_t accumulation_;
   AnomalyWatch* watch_ = nullptr;
+  bool skip_saturated_ = false;
 
   StepResult run_counted(std::int64_t step, std::int64_t updates, const MicroBatchSource& source,
                          double multiplier);

@@ -190,6 +190,7 @@ void Trainer::report_outcome(const StepResult& result) {
       }
       break;
     case StepOutcome::non_finite:
+    case StepOutcome::saturated:
       ++progress_.steps_non_finite;
       break;
   }
@@ -223,8 +224,7 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   metrics.lr = result.lr;
   metrics.grad_norm = result.grad_norm;
   metrics.loss_scale = scale;
-  metrics.steps_skipped =
-      progress_.steps_non_finite + (result.outcome == StepOutcome::non_finite ? 1 : 0);
+  metrics.steps_skipped = progress_.steps_non_finite + (is_skipped(result.outcome) ? 1 : 0);
   metrics.data_ms = data_ms_;
   metrics.forward_ms = clock_.forward_ms;
   metrics.backward_ms = clock_.backward_ms;
@@ -319,6 +319,7 @@ void Trainer::after_step() {
 void Trainer::train_steps() {
   const TrainConfig& config = train_config();
   Stepper stepper(*prepared_.program, setup_.config.optimizer, config.steps, config.accumulation);
+  stepper.skip_saturated(gradients_.skips_saturated());
   stepper.set_watch(watch_.get());
   const data::SampleOrder order(config.seed, setup_.train.samples());
   data::LoaderOptions loading;
