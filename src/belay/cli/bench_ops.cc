@@ -13,6 +13,7 @@
 #include "belay/base/error.h"
 #include "belay/base/parallel.h"
 #include "belay/cli/bench.h"
+#include "belay/cli/options.h"
 #include "belay/device/ops_bench.h"
 
 namespace belay {
@@ -21,6 +22,10 @@ namespace {
 struct Options {
   std::string op;
   std::string dtype = "all";
+  bool characteristics = false;
+  std::string model = "gpt2-124m";
+  std::int64_t batch = 4;
+  std::int64_t seq_len = 256;
   bool json = false;
 };
 
@@ -73,6 +78,13 @@ void print_row(const OpTiming& timing) {
 }
 
 void run(const Options& options) {
+  if (options.characteristics) {
+    if (!options.op.empty())
+      fail(ExitCode::usage, "--characteristics shows all operators; drop --op");
+    const std::string dtype = options.dtype == "all" ? "f32" : options.dtype;
+    return bench_characteristics(
+        {options.model, options.batch, options.seq_len, parse_compute_dtype(dtype), options.json});
+  }
   const std::vector<DType> dtypes = wanted_dtypes(options.dtype);
   check_op(options.op);
   const MachineRates rates = measure_rates();
@@ -103,11 +115,23 @@ void add_bench_ops(CLI::App& bench) {
   command->add_option("--op", options->op, "One operator only, as norm_forward");
   command->add_option("--dtype", options->dtype, "Storage type: f32, bf16, f16 or all")
       ->capture_default_str();
+  command->add_flag("--characteristics", options->characteristics,
+                    "Instead: FLOPs, bytes, intensity, bound, unit and share of every operator of "
+                    "a model's step");
+  command->add_option("--model", options->model, "For --characteristics")->capture_default_str();
+  command->add_option("--batch", options->batch, "For --characteristics: rows")
+      ->check(above_zero())
+      ->capture_default_str();
+  command->add_option("--seq", options->seq_len, "For --characteristics: tokens per row")
+      ->check(above_zero())
+      ->capture_default_str();
   command->add_flag("--json", options->json, "Print one JSON document");
   command->footer(
       "`of it` is the time that the roofline allows over the time taken. The roofline's sides are\n"
       "the memory bandwidth and the matrix-product rate measured at the start of the same run.\n"
-      "Example:\n  belay bench ops --op adamw --json");
+      "Examples:\n"
+      "  belay bench ops --op adamw --json\n"
+      "  belay bench ops --characteristics --model gpt2-124m --dtype bf16");
   command->callback([options] { run(*options); });
 }
 
