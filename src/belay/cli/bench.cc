@@ -15,6 +15,7 @@ void add_bench(CLI::App& app) {
   add_bench_gemm(*bench);
   add_bench_train(*bench);
   add_bench_data(*bench);
+  add_bench_padding(*bench);
   add_bench_ops(*bench);
 }
 

@@ -15,6 +15,7 @@ namespace belay {
 void add_bench_gemm(CLI::App& bench);
 void add_bench_train(CLI::App& bench);
 void add_bench_data(CLI::App& bench);
+void add_bench_padding(CLI::App& bench);
 void add_bench_ops(CLI::App& bench);
 
 struct CharacteristicsOptions {

@@ -23,6 +23,7 @@ struct Arguments {
   std::string format = "belay";
   std::string dtype = "auto";
   std::string input_kind = "auto";
+  std::string packing{name_of(data::Packing::sentences)};
   bool json = false;
 };
 
@@ -63,17 +64,39 @@ class ProgressLine {
   bool drawn_ = false;
 };
 
-nlohmann::ordered_json to_json(const data::PackedStore& store) {
-  return {{"path", store.path},
-          {"documents", store.documents},
-          {"tokens", store.tokens},
-          {"rows", store.rows},
-          {"padding_share", store.padding_share}};
+// The ways of packing a store's documents, the one that was chosen first.
+std::vector<std::pair<std::string, data::PackingFigures>> packings(const data::PackReport& report,
+                                                                   const data::PackedStore& store) {
+  std::vector<std::pair<std::string, data::PackingFigures>> all;
+  if (!store.packing) return all;
+  if (report.packing != data::Packing::concat) {
+    all.emplace_back(name_of(report.packing), *store.packing);
+  }
+  all.emplace_back(name_of(data::Packing::concat), store.concat);
+  all.emplace_back("document_per_row", store.document_per_row);
+  return all;
+}
+
+nlohmann::ordered_json to_json(const data::PackReport& report, const data::PackedStore& store) {
+  nlohmann::ordered_json json = {
+      {"path", store.path}, {"documents", store.documents}, {"tokens", store.tokens}};
+  if (!store.packing) return json;
+  json["row_len"] = report.row_len;
+  json["packing"] = name_of(report.packing);
+  json["rows"] = store.packing->rows;
+  json["pieces"] = store.pieces;
+  json["padding_share"] = store.packing->padding_share;
+  for (const auto& [name, figures] : packings(report, store)) {
+    nlohmann::ordered_json& entry = json["packings"][name];
+    entry = {{"rows", figures.rows}, {"padding_share", figures.padding_share}};
+    if (figures.cut_share) entry["cut_sentence_share"] = *figures.cut_share;
+  }
+  return json;
 }
 
 void print_json(const data::PackReport& report) {
-  nlohmann::ordered_json json = to_json(report.train);
-  if (report.val) json["val"] = to_json(*report.val);
+  nlohmann::ordered_json json = to_json(report, report.train);
+  if (report.val) json["val"] = to_json(report, *report.val);
   json["vocab_size"] = report.vocab_size;
   json["dtype"] = name_of(report.type);
   json["bytes_per_token"] = report.bytes_per_token();
@@ -84,17 +107,21 @@ void print_json(const data::PackReport& report) {
   fmt::print("{}\n", json.dump());
 }
 
-void print_store(const data::PackedStore& store) {
-  fmt::print("{}: {} documents, {} tokens", store.path, store.documents, store.tokens);
-  if (store.rows > 0) {
-    fmt::print(", {} rows, {:.2f}% padding", store.rows, 100.0 * store.padding_share);
+void print_store(const data::PackReport& report, const data::PackedStore& store) {
+  fmt::print("{}: {} documents, {} tokens\n", store.path, store.documents, store.tokens);
+  if (!store.packing) return;
+  fmt::print("  {:<18}{:>10}{:>10}  {}\n", "packing", "rows", "padding",
+             "documents cut inside a sentence");
+  for (const auto& [name, figures] : packings(report, store)) {
+    fmt::print(
+        "  {:<18}{:>10}{:>9.2f}%  {}\n", name, figures.rows, 100.0 * figures.padding_share,
+        figures.cut_share ? fmt::format("{:.2f}%", 100.0 * *figures.cut_share) : "not looked for");
   }
-  fmt::print("\n");
 }
 
 void print_report(const data::PackReport& report) {
-  print_store(report.train);
-  if (report.val) print_store(*report.val);
+  print_store(report, report.train);
+  if (report.val) print_store(report, *report.val);
   const double megabytes = static_cast<double>(report.counters.text_bytes) / 1e6;
   fmt::print("ids {} (vocabulary {}), ", name_of(report.type), report.vocab_size);
   if (report.counters.text_bytes > 0)
@@ -108,6 +135,9 @@ void print_report(const data::PackReport& report) {
 
 void run(Arguments& arguments) {
   data::PackOptions& options = arguments.options;
+  for (const auto packing : {data::Packing::concat, data::Packing::documents}) {
+    if (arguments.packing == name_of(packing)) options.packing = packing;
+  }
   if (arguments.format == "megatron") options.format = data::StoreFormat::megatron;
   if (arguments.input_kind == "text") options.input_kind = data::InputKind::text;
   if (arguments.input_kind == "jsonl") options.input_kind = data::InputKind::jsonl;
@@ -152,10 +182,18 @@ void add_pack(CLI::App& app) {
   command->add_option("--format", arguments->format, "Of the output")
       ->check(CLI::IsMember({"belay", "megatron"}))
       ->capture_default_str();
+  CLI::Option* const seq_len =
+      command
+          ->add_option("--seq-len", options.row_len, "Also pack rows of this length, see --packing")
+          ->check(CLI::PositiveNumber);
   command
-      ->add_option("--seq-len", options.row_len,
-                   "Also pack rows of this length, short documents whole")
-      ->check(above_zero());
+      ->add_option("--packing", arguments->packing,
+                   "How rows are made. sentences: documents cut between sentences, rows full; "
+                   "documents: cut anywhere, if longer than a row; concat: no rows of their own, "
+                   "training cuts the stream of documents")
+      ->needs(seq_len)
+      ->check(CLI::IsMember({"sentences", "documents", "concat"}))
+      ->capture_default_str();
   command->add_flag("--append-eod", options.append_eod,
                     "End each document with the tokenizer's id");
   command->add_option("--text-key", options.text_key, "Where the text stands in a JSONL line")
@@ -195,8 +233,8 @@ void add_pack(CLI::App& app) {
   command->add_flag("--json", arguments->json, "Print the result as JSON");
   command->footer(
       "Example:\n"
-      "  belay pack --tokenizer train:8192 --append-eod --out data/train --val-out data/val "
-      "books/");
+      "  belay pack --tokenizer train:8192 --append-eod --seq-len 256 --out data/train \\\n"
+      "      --val-out data/val books/");
   command->callback([arguments] { run(*arguments); });
 }
 

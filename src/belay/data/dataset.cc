@@ -52,19 +52,33 @@ const TokenFile& Dataset::State::source_of(std::int64_t sample) const {
   return sources[index];
 }
 
-// Copies a piece of one document to row position `at`.
-std::int64_t Dataset::State::fill_piece(const TokenFile& source, std::int64_t begin,
+void Dataset::State::read_ids(const TokenFile& source, std::int64_t begin,
+                              std::span<std::int32_t> ids) const {
+  if (source.tokens.read(begin, ids) > static_cast<std::uint64_t>(limit)) {
+    refuse_id(source, begin, begin + std::ssize(ids), limit,
+              limit_from_header ? "more than the largest id that the header states; the file is "
+                                  "damaged, pack again"
+                                : "the vocabulary is smaller");
+  }
+}
+
+// The ids of a packed row; what is padding in it is left out of `ids`.
+void Dataset::State::read_row(std::int64_t sample, std::span<std::int32_t> ids) const {
+  if (row_tokens.read(sample * stride, ids) > static_cast<std::uint64_t>(limit)) {
+    fail(ExitCode::data,
+         "{}: row {} holds an id above {}, the largest that {} states; the file is damaged, pack "
+         "again",
+         row_tokens_file.path(), sample, limit, kTokensFile);
+  }
+}
+
+// Labels and bounds of a piece of one document whose ids stand at row position `at`.
+std::int64_t Dataset::State::mark_piece(const TokenFile& source, std::int64_t begin,
                                         std::int64_t length, std::int64_t at,
                                         const RowSpans& row) const {
   const auto first = static_cast<std::size_t>(at);
   const auto count = static_cast<std::size_t>(length);
   const std::span<std::int32_t> ids = row.tokens.subspan(first, count);
-  if (source.tokens.read(begin, ids) > static_cast<std::uint64_t>(limit)) {
-    refuse_id(source, begin, begin + length, limit,
-              limit_from_header ? "more than the largest id that the header states; the file is "
-                                  "damaged, pack again"
-                                : "the vocabulary is smaller");
-  }
   for (std::size_t i = 0; i < count; ++i) {
     row.positions[first + i] = static_cast<std::int32_t>(i);
     row.doc_begin[first + i] = static_cast<std::int32_t>(at);
@@ -74,9 +88,7 @@ std::int64_t Dataset::State::fill_piece(const TokenFile& source, std::int64_t be
   last = -1;
   const std::int64_t end = begin + length;
   if (static_cast<std::uint64_t>(end) < source.starts[source.document_at(begin) + 1]) {
-    if (source.tokens.read(end, std::span(&last, 1)) > static_cast<std::uint64_t>(limit)) {
-      refuse_id(source, end, end + 1, limit, "the vocabulary is smaller or the file damaged");
-    }
+    read_ids(source, end, std::span(&last, 1));
     return length;
   }
   return length - 1;
@@ -189,6 +201,7 @@ void Dataset::verify() const {
   check(source.starts_file, StoreKind::documents);
   check(state_->rows_file, StoreKind::rows);
   check(state_->pieces_file, StoreKind::pieces);
+  check(state_->row_tokens_file, StoreKind::row_tokens);
   if (scan_largest(source.tokens) > static_cast<std::uint64_t>(state_->limit)) {
     refuse_id(source, 0, source.tokens.count, state_->limit,
               "more than the largest id that the header states");
@@ -204,10 +217,14 @@ std::int64_t Dataset::fill(std::int64_t sample, const RowSpans& row) const {
   if (packed_rows()) {
     const TokenFile& source = state_->sources.front();
     const auto index = static_cast<std::size_t>(sample);
-    for (std::uint64_t p = state_->rows[index]; p < state_->rows[index + 1]; ++p) {
-      const Piece& piece = state_->pieces[p];
+    const std::span<const Piece> pieces =
+        state_->pieces.subspan(state_->rows[index], state_->rows[index + 1] - state_->rows[index]);
+    std::size_t used = 0;
+    for (const Piece& piece : pieces) used += piece.length;
+    state_->read_row(sample, row.tokens.first(used));
+    for (const Piece& piece : pieces) {
       counted +=
-          state_->fill_piece(source, static_cast<std::int64_t>(piece.begin), piece.length, at, row);
+          state_->mark_piece(source, static_cast<std::int64_t>(piece.begin), piece.length, at, row);
       at += piece.length;
     }
   } else {
@@ -219,7 +236,11 @@ std::int64_t Dataset::fill(std::int64_t sample, const RowSpans& row) const {
       while (source.starts[document + 1] <= static_cast<std::uint64_t>(begin)) ++document;
       const std::int64_t stop =
           std::min(end, static_cast<std::int64_t>(source.starts[document + 1]));
-      counted += state_->fill_piece(source, begin, stop - begin, at, row);
+      const std::int64_t length = stop - begin;
+      state_->read_ids(
+          source, begin,
+          row.tokens.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(length)));
+      counted += state_->mark_piece(source, begin, length, at, row);
       at += stop - begin;
       begin = stop;
     }
@@ -234,18 +255,15 @@ void Dataset::fill_padding(const RowSpans& row) const {
 
 void Dataset::prefetch(std::int64_t sample) const {
   BELAY_CHECK(sample >= 0 && sample < samples());
-  const TokenFile& source = packed_rows() ? state_->sources.front() : state_->source_of(sample);
-  std::int64_t begin = (sample - source.first_row) * seq_len();
-  if (packed_rows()) {
-    const std::uint64_t first = state_->rows[static_cast<std::size_t>(sample)];
-    if (first == state_->rows[static_cast<std::size_t>(sample) + 1]) return;
-    begin = static_cast<std::int64_t>(state_->pieces[first].begin);
-  }
-  const std::int64_t end = std::min(begin + seq_len() + 1, source.tokens.count);
+  const TokenFile& source = state_->source_of(sample);
+  const TokenView& tokens = packed_rows() ? state_->row_tokens : source.tokens;
+  const std::int64_t begin =
+      packed_rows() ? sample * state_->stride : (sample - source.first_row) * seq_len();
+  const std::int64_t end = std::min(begin + seq_len() + 1, tokens.count);
   static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto width = width_of(source.tokens.type);
-  const auto from = reinterpret_cast<std::uintptr_t>(source.tokens.data + begin * width);
-  const auto to = reinterpret_cast<std::uintptr_t>(source.tokens.data + end * width);
+  const auto width = width_of(tokens.type);
+  const auto from = reinterpret_cast<std::uintptr_t>(tokens.data + begin * width);
+  const auto to = reinterpret_cast<std::uintptr_t>(tokens.data + end * width);
   const std::uintptr_t aligned = from / page * page;
   ::madvise(reinterpret_cast<void*>(aligned), to - aligned, MADV_WILLNEED);
 }

@@ -5,18 +5,13 @@
 #include "belay/base/parallel.h"
 #include "belay/data/dataset_state.h"
 #include "belay/data/foreign_format.h"
+#include "belay/data/row_tokens.h"
 #include "belay/data/store_meta.h"
 
 namespace belay::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-template <class T>
-std::span<const T> payload(const MappedFile& file) {
-  const auto bytes = file.bytes().subspan(kStoreHeaderBytes);
-  return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
-}
 
 }  // namespace
 
@@ -43,23 +38,11 @@ void Dataset::State::open_store() {
 
   source.starts_file = MappedFile((directory / kDocumentsFile).string());
   parse_header(source.starts_file.bytes(), StoreKind::documents, source.starts_file.path());
-  source.starts = payload<std::uint64_t>(source.starts_file);
+  source.starts = payload_of<std::uint64_t>(source.starts_file.bytes());
   check_starts(source.starts, header.items, source.starts_file.path());
 
   if (rows_wanted && meta.row_len > 0 && meta.row_len == seq_len) {
-    rows_file = MappedFile((directory / kRowsFile).string());
-    pieces_file = MappedFile((directory / kPiecesFile).string());
-    const StoreHeader rows_header =
-        parse_header(rows_file.bytes(), StoreKind::rows, rows_file.path());
-    if (rows_header.parameter != static_cast<std::uint64_t>(seq_len)) {
-      fail(ExitCode::data, "{}: rows of {} tokens, {} says {}", rows_file.path(),
-           rows_header.parameter, kMetaFile, seq_len);
-    }
-    parse_header(pieces_file.bytes(), StoreKind::pieces, pieces_file.path());
-    rows = payload<std::uint64_t>(rows_file);
-    pieces = payload<Piece>(pieces_file);
-    check_rows(rows, pieces, source.starts, rows_header.parameter, rows_file.path(),
-               pieces_file.path());
+    open_rows(source);
   } else if (meta.row_len > 0 && rows_wanted) {
     log::info("{}: packed for rows of {}, cut from the stream for {} instead", path, meta.row_len,
               seq_len);
@@ -73,6 +56,37 @@ void Dataset::State::open_store() {
   pad_id = static_cast<std::int32_t>(meta.pad_id);
   if (!meta.tokenizer.empty()) tokenizer = (directory / meta.tokenizer).string();
   sources.push_back(std::move(source));
+}
+
+void Dataset::State::open_rows(const TokenFile& source) {
+  const fs::path directory(path);
+  rows_file = MappedFile((directory / kRowsFile).string());
+  pieces_file = MappedFile((directory / kPiecesFile).string());
+  row_tokens_file = MappedFile((directory / kRowTokensFile).string());
+  const auto length = static_cast<std::uint64_t>(seq_len);
+  const auto open_part = [&](const MappedFile& file, StoreKind kind, std::uint64_t parameter) {
+    const StoreHeader header = parse_header(file.bytes(), kind, file.path());
+    if (header.parameter != parameter) {
+      fail(ExitCode::data, "{}: rows of {} tokens, {} says {}", file.path(), header.parameter,
+           kMetaFile, seq_len);
+    }
+    return header;
+  };
+  open_part(rows_file, StoreKind::rows, length);
+  open_part(pieces_file, StoreKind::pieces, 0);
+  const StoreHeader header = open_part(row_tokens_file, StoreKind::row_tokens, length);
+  rows = payload_of<std::uint64_t>(rows_file.bytes());
+  pieces = payload_of<Piece>(pieces_file.bytes());
+  check_rows(rows, pieces, source.starts, length, rows_file.path(), pieces_file.path());
+  stride = row_stride(seq_len, header.item_bytes);
+  const auto expected = (rows.size() - 1) * static_cast<std::uint64_t>(stride);
+  if (header.items != expected) {
+    fail(ExitCode::data, "{}: {} ids, {} rows of {} need {}", row_tokens_file.path(), header.items,
+         rows.size() - 1, stride, expected);
+  }
+  row_tokens = {row_tokens_file.bytes().data() + kStoreHeaderBytes,
+                static_cast<std::int64_t>(header.items),
+                header.item_bytes == 2 ? TokenType::u16 : TokenType::u32};
 }
 
 void Dataset::State::open_megatron(const std::string& prefix) {

@@ -35,6 +35,9 @@ struct Dataset::State {
   MappedFile pieces_file;
   std::span<const std::uint64_t> rows;  // packed rows only
   std::span<const Piece> pieces;
+  MappedFile row_tokens_file;
+  TokenView row_tokens;
+  std::int64_t stride = 0;  // from row to row in it
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
   std::int64_t documents = 0;
@@ -46,10 +49,13 @@ struct Dataset::State {
 
   void open(const std::string& given);
   void open_store();
+  void open_rows(const TokenFile& source);
   void open_megatron(const std::string& prefix);
   void open_llmc(const std::string& file);
   void finish();
-  std::int64_t fill_piece(const TokenFile& source, std::int64_t begin, std::int64_t length,
+  void read_ids(const TokenFile& source, std::int64_t begin, std::span<std::int32_t> ids) const;
+  void read_row(std::int64_t sample, std::span<std::int32_t> ids) const;
+  std::int64_t mark_piece(const TokenFile& source, std::int64_t begin, std::int64_t length,
                           std::int64_t at, const RowSpans& row) const;
   void pad(std::int64_t at, const RowSpans& row) const;
   [[nodiscard]] const TokenFile& source_of(std::int64_t sample) const;

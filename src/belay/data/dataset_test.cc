@@ -87,6 +87,7 @@ TEST(Dataset, EachTokenIsInputOnceAndTargetOnce) {
   for (const std::int64_t row_len : {0, 8}) {
     StoreWriterOptions options;
     options.row_len = row_len;
+    options.packing = Packing::documents;
     const std::string store = write_store(directory, documents, options, next);
     for (const std::int64_t seq_len : {1, 3, 8, 200}) {
       const Dataset dataset = Dataset::open(store, seq_len);
@@ -115,6 +116,54 @@ TEST(Dataset, EachTokenIsInputOnceAndTargetOnce) {
       }
     }
   }
+}
+
+TEST(Dataset, PackedRowsLieAlignedAndFilledUp) {
+  const TestDirectory directory;
+  StoreWriterOptions options;
+  for (const TokenType type : {TokenType::u16, TokenType::u32}) {
+    options.type = type;
+    options.row_len = 48;  // rows of 96 or 192 bytes begin every 128 or 256
+    const std::string store =
+        write_store(directory, {counting(0, 40), counting(100, 40), counting(200, 8)}, options, 7);
+    const std::string file = directory.read("store/row_tokens.bin");
+    const auto width = static_cast<std::size_t>(width_of(type));
+    const std::size_t stride = 64;
+    ASSERT_EQ(file.size(), kStoreHeaderBytes + 2 * stride * width);
+    const Dataset dataset = Dataset::open(store, 48);
+    ASSERT_EQ(dataset.samples(), 2);
+    for (std::size_t r = 0; r < 2; ++r) {
+      const std::size_t at = kStoreHeaderBytes + r * stride * width;
+      EXPECT_EQ(at % kRowAlignment, 0U);
+      const Row row = fill(dataset, static_cast<std::int64_t>(r));
+      for (std::size_t i = 0; i < stride; ++i) {
+        std::int32_t id = 0;
+        std::memcpy(&id, file.data() + at + i * width, width);
+        EXPECT_EQ(id, i < 48 ? row.tokens[i] : 7);
+      }
+    }
+    // 40 + 8 is a full row; the other has eight places over.
+    EXPECT_DOUBLE_EQ(dataset.padding_share(), 8.0 / 96.0);
+    EXPECT_EQ(dataset.counted(), 85);
+  }
+}
+
+TEST(Dataset, SaysWhatIsWrongWithPackedRows) {
+  const TestDirectory directory;
+  StoreWriterOptions options;
+  options.row_len = 16;
+  const std::string store = write_store(directory, {counting(0, 20)}, options);
+  const std::string row_tokens = directory.read("store/row_tokens.bin");
+  std::filesystem::remove(directory.path("store/row_tokens.bin"));
+  EXPECT_TRUE(contains(error_of([&] { Dataset::open(store, 16); }), "row_tokens.bin"));
+  EXPECT_EQ(Dataset::open(store, 8).samples(), 3);  // cut from the stream, which is there
+  directory.write("store/row_tokens.bin", row_tokens.substr(0, row_tokens.size() - 128));
+  EXPECT_TRUE(contains(error_of([&] { Dataset::open(store, 16); }), "truncated or damaged"));
+  std::string bad = row_tokens;
+  bad[kStoreHeaderBytes] = 99;
+  directory.write("store/row_tokens.bin", bad);
+  const Dataset dataset = Dataset::open(store, 16);
+  EXPECT_TRUE(contains(error_of([&] { fill(dataset, 0); }), "row 0 holds an id above 19"));
 }
 
 TEST(Dataset, WideIdsComeBackAsTheyWereWritten) {
@@ -204,7 +253,8 @@ TEST(Dataset, EveryFlippedByteAndMissingEndOfAStoreFileIsNoticed) {
   options.row_len = 8;
   const std::string store = write_store(directory, {counting(0, 11), counting(20, 5)}, options);
   use(store);
-  for (const std::string name : {kTokensFile, kDocumentsFile, kRowsFile, kPiecesFile}) {
+  for (const std::string name :
+       {kTokensFile, kDocumentsFile, kRowsFile, kPiecesFile, kRowTokensFile}) {
     const std::string good = directory.read("store/" + name);
     for (std::size_t at = 0; at < good.size(); ++at) {
       if (at >= 56 && at < kStoreHeaderBytes) continue;  // unused part of the header

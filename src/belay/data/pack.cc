@@ -19,15 +19,20 @@ namespace belay::data {
 namespace {
 
 constexpr std::string_view kTrain = "train:";
+// Matrix units take rows in such steps.
+constexpr std::int64_t kRowUnit = 16;
 
 // What a worker makes of a batch.
 struct TokenBatch {
   struct Part {
     std::size_t end = 0;  // in ids
+    std::size_t cuts_end = 0;
     bool ends_document = true;
   };
   std::vector<std::int32_t> ids;
+  std::vector<Cut> cuts;  // count from the begin of their part
   std::vector<Part> parts;
+  std::unique_ptr<SentenceCutter> cutter;
   PackCounters counters;
   JsonlParser parser;
 };
@@ -39,8 +44,10 @@ class Packer {
 
  private:
   void check_tokens_inputs();
+  void check_packing();
   void transform(const InputBatch& batch, TokenBatch& result) const;
   void encode(std::string_view text, bool ends_document, TokenBatch& result) const;
+  void end_part(bool ends_document, TokenBatch& result) const;
   bool parse_line(const InputBatch& batch, const InputPart& part, TokenBatch& result,
                   std::string_view& text) const;
   void consume(TokenBatch& batch);
@@ -52,6 +59,7 @@ class Packer {
   PackCounters counters_;
   std::vector<InputFile> files_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  std::optional<TokenTexts> texts_;  // when sentences are looked for
   std::int64_t vocab_size_ = 0;
   std::int32_t eod_ = -1;
   std::optional<InputReader> reader_;
@@ -108,12 +116,11 @@ Packer::Packer(const PackOptions& options) : options_(options) {
                             .format = options.format,
                             .type = TokenType::u16,
                             .row_len = options.row_len,
+                            .packing = options.packing,
                             .overwrite = options.overwrite};
   writer.type = options.type.value_or(
       type_for_vocab(vocab_size_ > 0 ? vocab_size_ : max_id + 1, options.format));
-  if (options.format == StoreFormat::megatron && options.row_len > 0) {
-    fail(ExitCode::usage, "--seq-len packs rows, which a Megatron file cannot hold");
-  }
+  check_packing();
   if (!options.val_out.empty() && std::filesystem::weakly_canonical(options.val_out) ==
                                       std::filesystem::weakly_canonical(options.out)) {
     fail(ExitCode::usage, "--out and --val-out are both {}; give them different names",
@@ -128,6 +135,28 @@ Packer::Packer(const PackOptions& options) : options_(options) {
   reader_.emplace(files_, options.input);
 }
 
+void Packer::check_packing() {
+  if (options_.row_len == 0) return;
+  if (options_.format == StoreFormat::megatron) {
+    fail(ExitCode::usage, "--seq-len packs rows, which a Megatron file cannot hold");
+  }
+  if (options_.packing != Packing::sentences) return;
+  if (const std::int64_t over = options_.row_len % kRowUnit; over != 0) {
+    const std::int64_t below = options_.row_len - over;
+    fail(ExitCode::usage,
+         "--seq-len {}: rows of sentences are a multiple of {} tokens long; say {}{}, or "
+         "--packing documents",
+         options_.row_len, kRowUnit, below > 0 ? fmt::format("{} or ", below) : "",
+         below + kRowUnit);
+  }
+  if (!tokenizer_) {
+    fail(ExitCode::usage,
+         "--packing sentences needs the tokenizer of the ids to read them; say --tokenizer, or "
+         "--packing documents");
+  }
+  texts_.emplace(*tokenizer_);
+}
+
 void Packer::check_tokens_inputs() {
   for (const InputFile& file : files_) {
     if (file.kind != InputKind::tokens) continue;
@@ -137,13 +166,14 @@ void Packer::check_tokens_inputs() {
 
 void Packer::transform(const InputBatch& batch, TokenBatch& result) const {
   result.ids.clear();
+  result.cuts.clear();
   result.parts.clear();
   result.counters = {};
   for (const InputPart& part : batch.parts) {
     if (part.kind == InputKind::tokens) {
       const auto* begin = batch.ids.data() + part.begin;
       result.ids.insert(result.ids.end(), begin, begin + part.size);
-      result.parts.push_back({result.ids.size(), part.ends_document});
+      end_part(part.ends_document, result);
       continue;
     }
     std::string_view text = std::string_view(batch.text).substr(part.begin, part.size);
@@ -188,7 +218,22 @@ void Packer::encode(std::string_view text, bool ends_document, TokenBatch& resul
     tokenizer_->encode(text, result.ids,
                        options_.map_special ? SpecialText::map : SpecialText::ordinary);
   }
-  result.parts.push_back({result.ids.size(), ends_document});
+  end_part(ends_document, result);
+}
+
+void Packer::end_part(bool ends_document, TokenBatch& result) const {
+  if (texts_) {
+    const std::size_t begin = result.parts.empty() ? 0 : result.parts.back().end;
+    const std::size_t cuts_begin = result.cuts.size();
+    const auto ids = std::span<const std::int32_t>(result.ids).subspan(begin);
+    if (!result.cutter) result.cutter = std::make_unique<SentenceCutter>();
+    result.cutter->find(*texts_, ids, result.cuts);
+    // Nothing is cut off behind a document but the mark of its end.
+    if (ends_document && result.cuts.size() > cuts_begin && result.cuts.back().at == ids.size()) {
+      result.cuts.pop_back();
+    }
+  }
+  result.parts.push_back({result.ids.size(), result.cuts.size(), ends_document});
 }
 
 // Which documents are held out is a function of their number alone. The key sets these draws apart
@@ -202,12 +247,16 @@ StoreWriter& Packer::writer_of_document() {
 
 void Packer::consume(TokenBatch& batch) {
   std::size_t begin = 0;
+  std::size_t cuts_begin = 0;
   for (const TokenBatch::Part& part : batch.parts) {
     const auto ids = std::span<const std::int32_t>(batch.ids).subspan(begin, part.end - begin);
+    const auto cuts =
+        std::span<const Cut>(batch.cuts).subspan(cuts_begin, part.cuts_end - cuts_begin);
     begin = part.end;
+    cuts_begin = part.cuts_end;
     if (!document_open_) writer_ = &writer_of_document();
     document_open_ = !part.ends_document;
-    writer_->append(ids);
+    writer_->append(ids, cuts);
     if (!part.ends_document) continue;
     if (writer_->document_tokens() == 0) {
       ++counters_.documents_empty;
@@ -234,7 +283,30 @@ void Packer::refuse_nothing() const {
 }
 
 PackedStore Packer::summary(const StoreWriter& writer, const std::string& path) const {
-  return {path, writer.documents(), writer.tokens(), writer.rows(), writer.padding_share()};
+  PackedStore store;
+  store.path = path;
+  store.documents = writer.documents();
+  store.tokens = writer.tokens();
+  const PackingCounter* const figures = writer.figures();
+  if (figures == nullptr) return store;
+  const auto of = [&](std::int64_t rows, std::int64_t cut_documents) {
+    const double places = static_cast<double>(rows) * static_cast<double>(options_.row_len);
+    PackingFigures result;
+    result.rows = rows;
+    result.padding_share = 1.0 - static_cast<double>(writer.tokens()) / places;
+    if (texts_) {
+      result.cut_share =
+          static_cast<double>(cut_documents) / static_cast<double>(writer.documents());
+    }
+    return result;
+  };
+  const CutDocuments& cut = figures->cut_documents();
+  store.concat = of(figures->concat_rows(), cut.concat);
+  store.document_per_row = of(figures->document_per_row_rows(), cut.document_per_row);
+  store.pieces = writer.pieces();
+  store.packing =
+      options_.packing == Packing::concat ? store.concat : of(writer.rows(), cut.sentences);
+  return store;
 }
 
 PackReport Packer::run() {
@@ -276,6 +348,8 @@ PackReport Packer::run() {
   report.counters = counters_;
   report.vocab_size = vocab_size_;
   report.type = train_->type();
+  report.row_len = options_.row_len;
+  report.packing = options_.packing;
   report.tokenizer = tokenizer_ ? tokenizer_->file_name() : "";
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

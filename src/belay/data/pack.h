@@ -32,19 +32,31 @@ struct PackOptions {
   bool skip_bad = false;          // drop lines that are not what they should be, and count
   std::optional<TokenType> type;  // else by the vocabulary
   std::int64_t row_len = 0;       // > 0: pack rows of this length
-  std::string val_out;            // hold out documents into this store
-  double val_share = 0.01;        // of the documents
-  int threads = 0;                // 0: all cores
+  Packing packing = Packing::sentences;
+  std::string val_out;      // hold out documents into this store
+  double val_share = 0.01;  // of the documents
+  int threads = 0;          // 0: all cores
   bool overwrite = false;
   std::function<void(const PackProgress&)> progress;  // called now and then
+};
+
+// What a way of packing makes of the documents.
+struct PackingFigures {
+  std::int64_t rows = 0;
+  double padding_share = 0.0;
+  // Share of the documents that are cut in the middle of a sentence, somewhere; none if sentences
+  // were not looked for.
+  std::optional<double> cut_share;
 };
 
 struct PackedStore {
   std::string path;
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
-  std::int64_t rows = 0;
-  double padding_share = 0.0;
+  std::int64_t pieces = 0;                // into which packing cut the documents
+  std::optional<PackingFigures> packing;  // of the rows, if there are any; what follows likewise:
+  PackingFigures concat;                  // documents one after another, cut where a row ends
+  PackingFigures document_per_row;        // each document in rows of its own
 };
 
 struct PackReport {
@@ -54,6 +66,8 @@ struct PackReport {
   std::string tokenizer;
   std::int64_t vocab_size = 0;
   TokenType type = TokenType::u16;
+  std::int64_t row_len = 0;
+  Packing packing = Packing::sentences;
   double seconds = 0.0;
 
   [[nodiscard]] std::int64_t tokens() const { return train.tokens + (val ? val->tokens : 0); }

@@ -170,13 +170,15 @@ TEST(Pack, TheOutputDoesNotDependOnThreads) {
   options.threads = 1;
   pack(options);
   const std::string tokens = directory.read("out/tokens.bin");
-  const std::string rows = directory.read("out/pieces.bin");
+  const std::string pieces = directory.read("out/pieces.bin");
+  const std::string rows = directory.read("out/row_tokens.bin");
   const std::string held_out = directory.read("val/tokens.bin");
   for (const int threads : {2, 5}) {
     options.threads = threads;
     pack(options);
     EXPECT_TRUE(directory.read("out/tokens.bin") == tokens);
-    EXPECT_TRUE(directory.read("out/pieces.bin") == rows);
+    EXPECT_TRUE(directory.read("out/pieces.bin") == pieces);
+    EXPECT_TRUE(directory.read("out/row_tokens.bin") == rows);
     EXPECT_TRUE(directory.read("val/tokens.bin") == held_out);
   }
 }
@@ -211,10 +213,11 @@ TEST(Pack, TokenFilesAreInputsToo) {
   options.out = directory.path("again");
   options.format = StoreFormat::belay;
   options.row_len = 4;
+  options.packing = Packing::documents;
   const PackReport report = pack(options);
   EXPECT_EQ(documents_of(options.out),
             (std::vector<std::string>{"one", "second", "one", "second"}));
-  EXPECT_EQ(report.train.rows, 5);  // two full ones, 3, 2 + 2, and 3
+  EXPECT_EQ(report.train.packing->rows, 5);  // two full ones, 3, 2 + 2, and 3
   EXPECT_EQ(Dataset::open(options.out, 4).tokenizer(),
             directory.path("again/tokenizer.bytes.json"));
 }

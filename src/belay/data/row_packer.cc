@@ -1,57 +1,21 @@
 #include "belay/data/row_packer.h"
 
-#include <algorithm>
-#include <iterator>
-#include <map>
-#include <utility>
-
-#include "belay/base/check.h"
+#include "belay/data/document_packer.h"
+#include "belay/data/sentence_packer.h"
 
 namespace belay::data {
-namespace {
-// Enough choice that a larger window hardly lowers the padding.
-constexpr std::size_t kWindow = std::size_t{1} << 16;
-}  // namespace
 
-RowPacker::RowPacker(std::int64_t row_len, std::function<void(std::span<const Piece>)> emit)
-    : row_len_(static_cast<std::uint64_t>(row_len)), emit_(std::move(emit)) {
-  BELAY_CHECK(row_len > 0);
-  window_.reserve(kWindow);
-}
-
-void RowPacker::add(std::uint64_t begin, std::uint64_t length) {
-  for (; length >= row_len_; begin += row_len_, length -= row_len_) {
-    const Piece whole{.begin = begin, .length = static_cast<std::uint32_t>(row_len_)};
-    emit_(std::span(&whole, 1));
+std::unique_ptr<RowPacker> make_row_packer(Packing packing, std::int64_t row_len,
+                                           RowPacker::Emit emit) {
+  switch (packing) {
+    case Packing::concat:
+      break;
+    case Packing::documents:
+      return std::make_unique<DocumentPacker>(row_len, std::move(emit));
+    case Packing::sentences:
+      return std::make_unique<SentencePacker>(row_len, std::move(emit));
   }
-  if (length == 0) return;
-  window_.push_back({.begin = begin, .length = static_cast<std::uint32_t>(length)});
-  if (window_.size() == kWindow) place_window();
-}
-
-void RowPacker::place_window() {
-  std::sort(window_.begin(), window_.end(), [](const Piece& a, const Piece& b) {
-    return a.length != b.length ? a.length > b.length : a.begin < b.begin;
-  });
-  std::vector<std::vector<Piece>> rows;
-  std::map<std::uint64_t, std::vector<std::size_t>> by_space;  // rows that have room
-  for (const Piece& piece : window_) {
-    std::size_t row = rows.size();
-    std::uint64_t space = row_len_;
-    if (const auto fit = by_space.lower_bound(piece.length); fit != by_space.end()) {
-      space = fit->first;
-      row = fit->second.back();
-      fit->second.pop_back();
-      if (fit->second.empty()) by_space.erase(fit);
-    } else {
-      rows.emplace_back();
-    }
-    rows[row].push_back(piece);
-    space -= piece.length;
-    if (space > 0) by_space[space].push_back(row);
-  }
-  for (const std::vector<Piece>& row : rows) emit_(row);
-  window_.clear();
+  return nullptr;
 }
 
 }  // namespace belay::data

@@ -27,6 +27,7 @@ void put(std::span<std::byte> bytes, std::size_t offset, T value) {
 bool width_allowed(StoreKind kind, std::uint32_t bytes) {
   switch (kind) {
     case StoreKind::tokens:
+    case StoreKind::row_tokens:
       return bytes == 2 || bytes == 4;
     case StoreKind::documents:
     case StoreKind::rows:

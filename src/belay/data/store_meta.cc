@@ -34,6 +34,7 @@ std::string encode_meta(const StoreMeta& meta) {
   json["pad_id"] = meta.pad_id;
   json["row_len"] = meta.row_len;
   json["rows"] = meta.rows;
+  json["packing"] = meta.packing;
   json["tokenizer"] = meta.tokenizer;
   nlohmann::ordered_json counters = nlohmann::ordered_json::object();
   for (const auto& [name, value] : meta.counters) counters[name] = value;
@@ -62,6 +63,9 @@ StoreMeta parse_meta(const std::string& text, const std::string& path) {
   meta.rows = number(json, "rows", 0, path);
   const auto eod = json.find("append_eod");
   meta.append_eod = eod != json.end() && eod->is_boolean() && eod->get<bool>();
+  if (const auto packing = json.find("packing"); packing != json.end() && packing->is_string()) {
+    meta.packing = packing->get<std::string>();
+  }
   const auto tokenizer = json.find("tokenizer");
   if (tokenizer == json.end() || !tokenizer->is_string() ||
       tokenizer->get<std::string>().find('/') != std::string::npos) {

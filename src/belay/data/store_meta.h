@@ -18,6 +18,7 @@ struct StoreMeta {
   std::int64_t pad_id = 0;   // what padding positions are filled with; counts in nothing
   std::int64_t row_len = 0;  // rows.bin and pieces.bin are for this row length; 0: there are none
   std::int64_t rows = 0;
+  std::string packing;    // of the rows, for people; empty: there are none
   std::string tokenizer;  // file name inside the store; empty: none was carried along
   std::vector<std::pair<std::string, std::int64_t>> counters;  // of packing, for people
 };

@@ -18,6 +18,7 @@
 #include "belay/base/file.h"
 #include "belay/base/mapped_file.h"
 #include "belay/data/foreign_format.h"
+#include "belay/data/row_tokens.h"
 #include "belay/data/store_format.h"
 
 namespace belay::data {
@@ -29,6 +30,16 @@ constexpr const char* kIndexFile = "index.idx";
 
 std::span<const std::byte> bytes_of(const auto& value) {
   return std::as_bytes(std::span(&value, 1));
+}
+
+// Completes a file of a store.
+void seal(OutputFile& file, StoreKind kind, std::size_t item_bytes, std::uint64_t items,
+          std::uint64_t parameter) {
+  file.finish(encode_header({.kind = kind,
+                             .item_bytes = static_cast<std::uint32_t>(item_bytes),
+                             .items = items,
+                             .parameter = parameter,
+                             .payload_hash = file.hash()}));
 }
 
 std::string megatron_bin(const std::string& prefix) {
@@ -104,13 +115,14 @@ StoreWriter::StoreWriter(StoreWriterOptions options) : options_(std::move(option
     documents_file_.emplace(part(kDocumentsFile));
     if (!megatron) tokens_file_->reserve_header(kStoreHeaderBytes);
     documents_file_->reserve_header(kStoreHeaderBytes);
-    if (options_.row_len > 0) {
+    if (options_.row_len > 0) counter_.emplace(options_.row_len);
+    if (options_.row_len > 0 && options_.packing != Packing::concat) {
       rows_file_.emplace(part(kRowsFile));
       rows_file_->reserve_header(kStoreHeaderBytes);
       pieces_file_.emplace(part(kPiecesFile));
       pieces_file_->reserve_header(kStoreHeaderBytes);
-      packer_.emplace(options_.row_len,
-                      [this](std::span<const Piece> pieces) { emit_row(pieces); });
+      packer_ = make_row_packer(options_.packing, options_.row_len,
+                                [this](std::span<const Piece> pieces) { emit_row(pieces); });
     }
   } catch (...) {
     remove_temporary();
@@ -131,8 +143,10 @@ std::string StoreWriter::part(const char* name) const {
   return (fs::path(temporary_) / name).string();
 }
 
-void StoreWriter::append(std::span<const std::int32_t> ids) {
+void StoreWriter::append(std::span<const std::int32_t> ids, std::span<const Cut> cuts) {
   if (ids.empty()) return;
+  if (counter_) counter_->append(ids.size(), cuts);
+  if (packer_) packer_->append(ids.size(), cuts);
   max_id_ = std::max<std::int64_t>(max_id_, *std::max_element(ids.begin(), ids.end()));
   tokens_ += ids.size();
   // Once an id does not fit the file is lost; the rest is read only to name the largest id.
@@ -151,7 +165,8 @@ void StoreWriter::end_document() {
   const std::uint64_t length = tokens_ - document_begin_;
   if (length == 0) return;
   documents_file_->write(bytes_of(document_begin_));
-  if (packer_) packer_->add(document_begin_, length);
+  if (counter_) counter_->end_document();
+  if (packer_) packer_->end_document();
   document_begin_ = tokens_;
   ++documents_;
 }
@@ -161,12 +176,6 @@ void StoreWriter::emit_row(std::span<const Piece> pieces) {
   pieces_file_->write(std::as_bytes(pieces));
   pieces_ += pieces.size();
   ++rows_;
-}
-
-double StoreWriter::padding_share() const {
-  if (rows_ == 0) return 0.0;
-  const double places = static_cast<double>(rows_) * static_cast<double>(options_.row_len);
-  return 1.0 - static_cast<double>(tokens_) / places;
 }
 
 void StoreWriter::finish(StoreMeta meta, const Tokenizer* tokenizer) {
@@ -189,30 +198,20 @@ void StoreWriter::finish(StoreMeta meta, const Tokenizer* tokenizer) {
 }
 
 void StoreWriter::finish_store(StoreMeta& meta, const Tokenizer* tokenizer) {
-  const auto seal = [](OutputFile& file, StoreKind kind, std::size_t item_bytes,
-                       std::uint64_t items, std::uint64_t parameter) {
-    file.finish(encode_header({.kind = kind,
-                               .item_bytes = static_cast<std::uint32_t>(item_bytes),
-                               .items = items,
-                               .parameter = parameter,
-                               .payload_hash = file.hash()}));
-  };
   seal(*tokens_file_, StoreKind::tokens, static_cast<std::size_t>(width_of(options_.type)), tokens_,
        static_cast<std::uint64_t>(max_id_));
   documents_file_->write(bytes_of(tokens_));
   seal(*documents_file_, StoreKind::documents, sizeof(std::uint64_t),
        static_cast<std::uint64_t>(documents_) + 1, 0);
-  if (packer_) {
-    rows_file_->write(bytes_of(pieces_));
-    seal(*rows_file_, StoreKind::rows, sizeof(std::uint64_t), rows_ + 1,
-         static_cast<std::uint64_t>(options_.row_len));
-    seal(*pieces_file_, StoreKind::pieces, sizeof(Piece), pieces_, 0);
-  }
   meta.documents = documents_;
   meta.tokens = tokens();
   meta.max_id = max_id_;
-  meta.row_len = options_.row_len;
-  meta.rows = rows();
+  if (packer_) {
+    finish_rows(meta.pad_id);
+    meta.row_len = options_.row_len;
+    meta.rows = rows();
+    meta.packing = name_of(options_.packing);
+  }
   if (tokenizer != nullptr) {
     meta.tokenizer = tokenizer->file_name();
     tokenizer->save(part(meta.tokenizer.c_str()));
@@ -220,14 +219,27 @@ void StoreWriter::finish_store(StoreMeta& meta, const Tokenizer* tokenizer) {
   write_file(part(kMetaFile), encode_meta(meta));
 }
 
+void StoreWriter::finish_rows(std::int64_t pad_id) {
+  const auto row_len = static_cast<std::uint64_t>(options_.row_len);
+  rows_file_->write(bytes_of(pieces_));
+  seal(*rows_file_, StoreKind::rows, sizeof(std::uint64_t), rows_ + 1, row_len);
+  seal(*pieces_file_, StoreKind::pieces, sizeof(Piece), pieces_, 0);
+  // The rows are known by now only, hence the ids are read back.
+  const std::int64_t width = width_of(options_.type);
+  OutputFile file(part(kRowTokensFile));
+  file.reserve_header(kStoreHeaderBytes);
+  write_row_tokens(temporary_, width, options_.row_len,
+                   pad_id <= largest_id(options_.type) ? pad_id : 0, file);
+  const auto stride = static_cast<std::uint64_t>(row_stride(options_.row_len, width));
+  seal(file, StoreKind::row_tokens, static_cast<std::size_t>(width), rows_ * stride, row_len);
+}
+
 void StoreWriter::finish_megatron() {
   tokens_file_->finish();
   documents_file_->write(bytes_of(tokens_));
   documents_file_->finish();
   const MappedFile file(documents_file_->path());
-  const auto payload = file.bytes().subspan(kStoreHeaderBytes);
-  const std::span starts(reinterpret_cast<const std::uint64_t*>(payload.data()),
-                         payload.size() / sizeof(std::uint64_t));
+  const std::span<const std::uint64_t> starts = payload_of<std::uint64_t>(file.bytes());
   OutputFile index(part(kIndexFile));
   write_megatron_index(starts, options_.type,
                        [&](std::span<const std::byte> bytes) { index.write(bytes); });

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "belay/data/output_file.h"
+#include "belay/data/packing_figures.h"
 #include "belay/data/row_packer.h"
 #include "belay/data/store_meta.h"
 #include "belay/data/token_view.h"
@@ -24,6 +25,7 @@ struct StoreWriterOptions {
   StoreFormat format = StoreFormat::belay;
   TokenType type = TokenType::u16;  // u16 or u32; Megatron: u16 or i32
   std::int64_t row_len = 0;         // > 0: also pack rows of this length
+  Packing packing = Packing::sentences;
   bool overwrite = false;
 };
 
@@ -38,8 +40,8 @@ class StoreWriter {
   StoreWriter& operator=(const StoreWriter&) = delete;
   ~StoreWriter();
 
-  // Adds ids (>= 0) to the document that is open.
-  void append(std::span<const std::int32_t> ids);
+  // Adds ids (>= 0) to the document that is open; cuts count from the first of them.
+  void append(std::span<const std::int32_t> ids, std::span<const Cut> cuts = {});
   // Ends it. A document without tokens leaves no trace.
   void end_document();
 
@@ -49,7 +51,9 @@ class StoreWriter {
     return static_cast<std::int64_t>(tokens_ - document_begin_);
   }
   [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(rows_); }
-  [[nodiscard]] double padding_share() const;
+  [[nodiscard]] std::int64_t pieces() const { return static_cast<std::int64_t>(pieces_); }
+  // What other ways of packing would make of the documents; null without a row length.
+  [[nodiscard]] const PackingCounter* figures() const { return counter_ ? &*counter_ : nullptr; }
   [[nodiscard]] TokenType type() const { return options_.type; }
 
   // Completes the files under their temporary names. `meta` gets the writer's own numbers;
@@ -63,6 +67,7 @@ class StoreWriter {
  private:
   void emit_row(std::span<const Piece> pieces);
   void finish_store(StoreMeta& meta, const Tokenizer* tokenizer);
+  void finish_rows(std::int64_t pad_id);
   void finish_megatron();
   void remove_temporary() noexcept;
   [[nodiscard]] std::string part(const char* name) const;
@@ -73,7 +78,8 @@ class StoreWriter {
   std::optional<OutputFile> documents_file_;
   std::optional<OutputFile> rows_file_;
   std::optional<OutputFile> pieces_file_;
-  std::optional<RowPacker> packer_;
+  std::unique_ptr<RowPacker> packer_;
+  std::optional<PackingCounter> counter_;
   std::vector<std::byte> scratch_;
   std::uint64_t tokens_ = 0;
   std::uint64_t document_begin_ = 0;
