@@ -190,7 +190,11 @@ TokenView parse_llmc(std::span<const std::byte> file, const std::string& path) {
     }
     return {file.data() + kLlmcHeaderBytes, tokens, kind.type};
   }
-  fail(ExitCode::data, "{}: {} is not the magic number of an llm.c token file", path, magic);
+  fail(ExitCode::data,
+       "{}: {} is not the magic number of an llm.c token file; a Megatron .bin needs its .idx "
+       "beside "
+       "it, and what `belay pack` wrote is named by its directory",
+       path, magic);
 }
 
 }  // namespace belay::data

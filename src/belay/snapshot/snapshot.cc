@@ -166,8 +166,10 @@ SnapshotState load_snapshot(const std::string& dir, const ModelConfig& expected,
   }
   if (const std::string difference = first_difference(load_hf_config(dir), expected);
       !difference.empty()) {
-    fail(ExitCode::data, "{}: the snapshot's model is not the run's: {} (snapshot and run)", dir,
-         difference);
+    fail(ExitCode::usage,
+         "{}: the snapshot's model is not the run's: {} (snapshot and run); go on with the "
+         "snapshot's [model], or start a new run (another --out)",
+         dir, difference);
   }
   const bool with_moments = sink.m && sink.v;
   const SafetensorsFile optimizer = SafetensorsFile::open(dir + "/" + std::string(kOptimizerFile));

@@ -72,7 +72,8 @@ std::string save_snapshot(const std::string& run_dir, const ModelConfig& config,
                           const SnapshotSource& source, const SnapshotOptions& options = {});
 
 // Verifies every hash and the model first, then hands out all parameters. Error(data) names the bad
-// file, or the first difference between the stored model and `expected`; no sink is called then.
+// file, Error(usage) the first difference between the stored model and `expected`; no sink is
+// called then.
 SnapshotState load_snapshot(const std::string& dir, const ModelConfig& expected,
                             const ParameterTable& table, const SnapshotSink& sink);
 

@@ -61,13 +61,14 @@ class SnapshotTest : public testing::Test {
     v.expect_filled(table_, salt + 2);
   }
   std::string pointer() { return read_file(run_ / "snapshots/latest"); }
-  std::string refusal(const std::string& dir, const ModelConfig& config) {
+  std::string refusal(const std::string& dir, const ModelConfig& config,
+                      ExitCode code = ExitCode::data) {
     const ParameterTable table = make_parameter_table(config);
     Received weights(table), m(table), v(table);
     try {
       load_snapshot(dir, config, table, {weights.sink(), m.sink(), v.sink()});
     } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::data);
+      EXPECT_EQ(error.code(), code);
       EXPECT_TRUE(weights.untouched() && m.untouched() && v.untouched());
       return error.what();
     }
@@ -177,11 +178,13 @@ TEST_F(SnapshotTest, RefusesAnotherModelByTheFirstDifference) {
   const std::string dir = save(1);
   ModelConfig other = config_;
   other.ffn = 96;
-  EXPECT_NE(refusal(dir, other).find("ffn is 64 and 96"), std::string::npos);
+  EXPECT_NE(refusal(dir, other, ExitCode::usage).find("ffn is 64 and 96"), std::string::npos);
   other = config_;
   other.rope.theta = 5e5;
-  EXPECT_NE(refusal(dir, other).find("rope_theta is 1000000 and 500000"), std::string::npos);
-  EXPECT_NE(refusal(dir, tiny_config(Family::llama, true)).find("family is qwen2 and llama"),
+  EXPECT_NE(refusal(dir, other, ExitCode::usage).find("rope_theta is 1000000 and 500000"),
+            std::string::npos);
+  EXPECT_NE(refusal(dir, tiny_config(Family::llama, true), ExitCode::usage)
+                .find("family is qwen2 and llama"),
             std::string::npos);
 }
 
