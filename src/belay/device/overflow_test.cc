@@ -152,6 +152,53 @@ TEST_P(OverflowTest, NanBecomesZeroWhereThingsSaturate) {
   EXPECT_TRUE(clamped[0] == 1 && clamped[1] == 0 && clamped[2] == 65504 && clamped[3] == -65504);
 }
 
+// Squares of 100 sum up to 2e6. Protected, that is a number like any other.
+TEST_P(OverflowTest, StatisticsOverflowOnlyWithoutProtection) {
+  const auto rstd = [](Bench& bench, Inside inside) {
+    NormForwardArgs args;
+    args.kind = NormKind::rms;
+    args.src = bench.of(DType::f16, {1, 200}, {100});
+    args.weight = bench.of(DType::f32, {200}, {1});
+    args.dst = bench.empty(DType::f16, {1, 200});
+    args.rstd = bench.empty(DType::f32, {1});
+    args.inside = inside;
+    bench.run(args);
+    return bench.read(args.rstd)[0];
+  };
+  EXPECT_NEAR(rstd(infinite_, Inside::full), 0.01, 1e-6);
+  EXPECT_EQ(rstd(infinite_, Inside::stored), 0);
+  EXPECT_NEAR(rstd(saturating_, Inside::saturated), 1 / std::sqrt(65504.0 / 200), 1e-4);
+  const auto column = [](Bench& bench, Inside inside) {
+    const ColumnSumArgs args{bench.of(DType::f16, {40, 3}, {3000, -1, 2}),
+                             bench.of(DType::f32, {3}, {5}), inside};
+    bench.run(args);
+    return bench.read(args.dst)[0];
+  };
+  EXPECT_EQ(column(infinite_, Inside::full), 120005);
+  EXPECT_EQ(column(infinite_, Inside::stored), INFINITY);
+  EXPECT_EQ(column(saturating_, Inside::saturated), 65509);
+}
+
+TEST_P(OverflowTest, ScoresOverflowOnlyWithoutProtection) {
+  const auto attend = [](Bench& bench, Inside inside) {
+    AttentionForwardArgs args;
+    args.shape = {1, 9, 9, 1, 1, 8, 0.001F};
+    const auto rows = [&](double value) {
+      return columns(bench.of(DType::f16, {9, 8}, {value}), 0, 8);
+    };
+    args.q = rows(200);
+    args.k = rows(200);
+    args.v = rows(3);
+    args.dst = bench.empty(DType::f16, {9, 8});
+    args.inside = inside;
+    bench.run(args);
+    return bench.read(args.dst)[70];
+  };
+  EXPECT_NEAR(attend(infinite_, Inside::full), 3, 0.01);
+  EXPECT_TRUE(std::isnan(attend(infinite_, Inside::stored)));
+  EXPECT_NEAR(attend(saturating_, Inside::saturated), 3, 0.01);
+}
+
 // The flag is sticky: it counts until it is reset, and calls that are fine do not clear it.
 TEST_P(OverflowTest, CountsStayUntilTheyAreReset) {
   Bench& bench = saturating_;

@@ -79,6 +79,7 @@ Block::Stream Block::forward(const Pass& pass, const Stream& stream, const Tenso
   attention.doc_begin = pass.inputs.doc_begin;
   attention.dst = saved.attended;
   attention.lse = saved.lse;
+  attention.inside = pass.inside(pass.protection.softmax);
   launch(pass.lane, attention);
 
   const ArenaScope scope(pass.scratch);
@@ -139,6 +140,7 @@ void Block::backward(const Pass& pass, const Saved& saved, const Tensor& d_x) co
     attention.d_q = columns(d_qkv, 0, q_width);
     attention.d_k = columns(d_qkv, q_width, q_width + kv_width);
     attention.d_v = columns(d_qkv, q_width + kv_width, q_width + 2 * kv_width);
+    attention.inside = pass.inside(pass.protection.softmax);
     launch(pass.lane, attention);
     rotate(pass, columns(d_qkv, 0, q_width + kv_width), true);
 
@@ -172,6 +174,7 @@ Block::Stream Block::decode(const Pass& pass, const Stream& stream, const Tensor
   attention.k = columns(seen, 0, kv_width);
   attention.v = columns(seen, kv_width, 2 * kv_width);
   attention.dst = pass.temporary({tokens, q_width});
+  attention.inside = pass.inside(pass.protection.softmax);
   launch(pass.lane, attention);
 
   const Tensor attention_out = pass.temporary({tokens, config_.hidden});

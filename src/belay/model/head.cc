@@ -20,7 +20,8 @@ void Head::loss(const Pass& pass, const Tensor& normed, const Tensor& nll,
     const std::int64_t end = std::min(tokens, begin + block_rows);
     const ArenaScope scope(pass.scratch);
     const Tensor src = normed.rows(begin, end);
-    const Tensor block = pass.scratch.allocate(DType::f32, {end - begin, vocab});
+    const DType type = pass.protection.softmax ? DType::f32 : pass.dtype();
+    const Tensor block = pass.scratch.allocate(type, {end - begin, vocab});
     logits(pass, src, block);
 
     CrossEntropyArgs entropy;
@@ -30,7 +31,7 @@ void Head::loss(const Pass& pass, const Tensor& normed, const Tensor& nll,
     entropy.z_loss = z_loss;
     entropy.scale = pass.loss_multiplier;
     if (!d_normed.empty()) {
-      entropy.d_logits = pass.dtype() == DType::f32 ? block : pass.temporary(block.shape);
+      entropy.d_logits = pass.dtype() == type ? block : pass.temporary(block.shape);
     }
     launch(pass.lane, entropy);
     if (d_normed.empty()) continue;

@@ -23,7 +23,10 @@ void Linear::backward(const Pass& pass, const Tensor& src, const Tensor& d_dst,
                       const Tensor& d_src) const {
   const Tensor grad = pass.parameters.grad(weight);
   launch(pass.lane, MatmulArgs{d_dst, src, {}, grad, true, false, true});
-  if (bias >= 0) launch(pass.lane, ColumnSumArgs{d_dst, pass.parameters.grad(bias)});
+  if (bias >= 0) {
+    launch(pass.lane, ColumnSumArgs{d_dst, pass.parameters.grad(bias),
+                                    pass.inside(pass.protection.reductions)});
+  }
   if (!d_src.empty()) {
     const Tensor w = pass.parameters.weight(weight);
     launch(pass.lane, MatmulArgs{d_dst, w, {}, d_src, false, false, false});

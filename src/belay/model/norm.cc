@@ -27,6 +27,7 @@ Norm::Saved Norm::forward(const Pass& pass, const Tensor& residual, const Tensor
   args.dst = dst;
   args.mean = saved.mean;
   args.rstd = saved.rstd;
+  args.inside = pass.inside(pass.protection.norms);
   launch(pass.lane, args);
   return saved;
 }

@@ -23,6 +23,13 @@ struct PassInputs {
   [[nodiscard]] std::int64_t token_count() const { return rows * seq_len; }
 };
 
+// What is computed in f32 although operands are 16 bits wide.
+struct Protection {
+  bool norms = true;       // statistics
+  bool softmax = true;     // attention scores, and the logits of the loss
+  bool reductions = true;  // sums over rows: the gradients of biases
+};
+
 struct Pass {
   Lane& lane;
   const ParameterStore& parameters;
@@ -35,8 +42,14 @@ struct Pass {
   bool train = true;  // dropout on, activations kept
   // The loss is multiplied by this before backward, a power of two; gradients carry the factor.
   float loss_multiplier = 1.0F;
+  Protection protection{};
 
   [[nodiscard]] DType dtype() const { return parameters.compute(); }
+  // For an operator whose protection is switched so.
+  [[nodiscard]] Inside inside(bool protect) const {
+    if (protect) return Inside::full;
+    return lane.device().overflow() == Overflow::saturate ? Inside::saturated : Inside::stored;
+  }
   [[nodiscard]] Tensor keep(DType type, const Shape& shape) const {
     return saved.allocate(type, shape);
   }

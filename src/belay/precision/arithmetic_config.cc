@@ -16,6 +16,12 @@ std::span<const config::Field> ArithmeticConfig::fields() {
                           config::one_of(kOverflows)),
       field<&C::norm_eps_floor>("norm_eps_floor", "least eps of the norms when computing in f16",
                                 config::between(0, 1)),
+      field<&C::protection, &Protection::norms>(
+          "protect_norms", "statistics of norms in f32; else in the compute type"),
+      field<&C::protection, &Protection::softmax>(
+          "protect_softmax", "attention scores and logits in f32; else in the compute type"),
+      field<&C::protection, &Protection::reductions>(
+          "protect_reductions", "gradients of biases summed in f32; else in the compute type"),
       field<&C::anomaly>("anomaly",
                          "look through every result and name the first that is not finite; slow"),
   };

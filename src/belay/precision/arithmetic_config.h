@@ -6,6 +6,7 @@
 #include "belay/base/config.h"
 #include "belay/device/kernel.h"
 #include "belay/model/model_config.h"
+#include "belay/model/pass.h"
 
 namespace belay {
 
@@ -13,6 +14,7 @@ struct ArithmeticConfig {
   Overflow overflow = Overflow::infinity;
   double norm_eps_floor = 1e-4;
   bool anomaly = false;
+  Protection protection{};
 
   static constexpr std::string_view kSection = "precision";
   static std::span<const config::Field> fields();

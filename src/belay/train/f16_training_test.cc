@@ -43,6 +43,26 @@ TEST_P(F16TrainingTest, FollowsF32) {
   EXPECT_LT(last.loss, first.loss - 0.1);
 }
 
+// Without protections the same operators run in 16 bits, and the loss stays close on a model whose
+// numbers are small.
+TEST_P(F16TrainingTest, ProtectionsCanBeSwitchedOff) {
+  const ModelConfig model = in_precision(tiny_model(Family::gpt2), DType::f16);
+  const TinyBatch batch(model, 2);
+  const OptimizerConfig optimizer = testing::plain_optimizer();
+  StepResult results[2];
+  for (const bool protect : {false, true}) {
+    TinyRun run(model, 2, GetParam(), DType::f16, {protect, protect, protect});
+    Stepper stepper(*run.program, optimizer, 20, 1);
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      results[protect] = stepper.run(step, step, [&] { return batch.micro(); });
+    }
+    EXPECT_EQ(results[protect].outcome, StepOutcome::updated);
+  }
+  EXPECT_NEAR(results[0].loss, results[1].loss, 3e-3);
+  EXPECT_NE(results[0].loss, results[1].loss);
+  EXPECT_GT(results[0].ops.low_precision, results[1].ops.low_precision);
+}
+
 // Remembers whether any result of any type was not finite.
 class FiniteOnly final : public OpRecorder, public ResultVisitor {
  public:

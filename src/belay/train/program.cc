@@ -60,9 +60,16 @@ void Program::run_micro_batch(Lane& lane, const HostBatch& batch, std::uint32_t 
   BELAY_CHECK(batch.rows >= 1 && batch.rows <= config_.micro_batch);
   saved_.release(0);
   scratch_.release(0);
-  Pass pass{
-      lane,      store_, saved_,          scratch_, inputs(batch.rows), {config_.seed, step, 0},
-      first_row, train,  loss_multiplier_};
+  Pass pass{lane,
+            store_,
+            saved_,
+            scratch_,
+            inputs(batch.rows),
+            {config_.seed, step, 0},
+            first_row,
+            train,
+            loss_multiplier_,
+            config_.protection};
   lane.copy_in(pass.inputs.tokens.data, batch.tokens, pass.inputs.tokens.bytes());
   lane.copy_in(pass.inputs.targets.data, batch.targets, pass.inputs.targets.bytes());
   lane.copy_in(pass.inputs.positions.data, batch.positions, pass.inputs.positions.bytes());

@@ -18,6 +18,7 @@ struct ProgramConfig {
   double z_loss = 0.0;
   std::uint64_t seed = 1;
   bool train = true;
+  Protection protection{};
 };
 
 struct ArenaSizes {

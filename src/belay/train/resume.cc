@@ -46,11 +46,14 @@ std::string describe(const OptimizerSettings& s) {
                      s.weight_decay, s.clip_norm);
 }
 
-// What decides results in f16.
+// What decides results in 16 bits.
 std::string describe(const ArithmeticConfig& config) {
-  return fmt::format("overflow = {}, norm_eps_floor = {}",
-                     config.overflow == Overflow::saturate ? "saturate" : "inf",
-                     config.norm_eps_floor);
+  const Protection& protect = config.protection;
+  return fmt::format(
+      "overflow = {}, norm_eps_floor = {}, protect_norms = {}, protect_softmax = {}, "
+      "protect_reductions = {}",
+      config.overflow == Overflow::saturate ? "saturate" : "inf", config.norm_eps_floor,
+      protect.norms, protect.softmax, protect.reductions);
 }
 
 OptimizerSettings optimizer_settings(const OptimizerConfig& config) {
@@ -100,7 +103,7 @@ SnapshotState snapshot_state(const RunSetup& setup, const Progress& progress) {
       {"z_loss", fmt::format("{}", config.optimizer.z_loss)},
       {"dropout", fmt::format("{}", config.model.dropout)},
       {"isolate_documents", fmt::format("{}", config.data.isolate_documents)},
-      {"f16_arithmetic", describe(config.arithmetic)},
+      {"arithmetic", describe(config.arithmetic)},
       {"steps_without_labels", extra_text(progress.steps_without_labels)},
       {"steps_non_finite", extra_text(progress.steps_non_finite)},
       {"loss_scale", progress.loss_scale_state},
@@ -140,8 +143,8 @@ SnapshotState check_resume(const std::string& dir, const RunSetup& setup,
   must_equal("model.dropout", text_of("dropout"), fmt::format("{}", config.model.dropout));
   must_equal("data.isolate_documents", text_of("isolate_documents"),
              fmt::format("{}", config.data.isolate_documents));
-  if (config.train.dtype == DType::f16) {
-    must_equal("[precision]", text_of("f16_arithmetic"), describe(config.arithmetic));
+  if (config.train.dtype != DType::f32) {
+    must_equal("[precision]", text_of("arithmetic"), describe(config.arithmetic));
   }
   // These change rounding only.
   const std::pair<const char*, std::string> roundings[] = {

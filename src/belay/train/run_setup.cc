@@ -134,6 +134,7 @@ ProgramConfig program_config(const RunSetup& setup) {
   program.head_block_rows = config.train.head_block_rows;
   program.z_loss = config.optimizer.z_loss;
   program.seed = config.train.seed;
+  program.protection = config.arithmetic.protection;
   return program;
 }
 

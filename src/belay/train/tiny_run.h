@@ -29,7 +29,8 @@ struct TinyRun {
   std::unique_ptr<Program> program;
 
   explicit TinyRun(const ModelConfig& config, std::int64_t micro_batch = 2,
-                   const std::string& device_name = "cpu", DType compute = DType::f32)
+                   const std::string& device_name = "cpu", DType compute = DType::f32,
+                   const Protection& protection = {})
       : model(config), table(make_parameter_table(model)), device(make_device(device_name)) {
     ProgramConfig program_config;
     program_config.model = model;
@@ -37,6 +38,7 @@ struct TinyRun {
     program_config.seq_len = model.seq_len;
     program_config.compute = compute;
     program_config.head_block_rows = 5;
+    program_config.protection = protection;
     PlanningOptions planning;
     planning.calibrate = false;
     planning.matmul = device_name == "cpu" ? "belay" : "reference";

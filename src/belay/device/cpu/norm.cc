@@ -50,13 +50,14 @@ template <class T>
 HWY_INLINE RowStatistics statistics_of(const NormForwardArgs& args, const T* x, float total) {
   const std::int64_t hidden = args.src.dim(1);
   const auto width = static_cast<float>(hidden);
-  const float mean = args.kind == NormKind::layer ? total / width : 0.0F;
+  const auto kept = [&](float value) { return kept_inside(value, args.src.dtype, args.inside); };
+  const float mean = args.kind == NormKind::layer ? kept(kept(total) / width) : 0.0F;
   const Vec centre = splat(mean);
   const float squares = sum_over(hidden, [&](auto access, std::int64_t i) HWY_ATTR {
     const Vec centred = hn::Sub(access.load(x + i), centre);
     return hn::Mul(centred, centred);
   });
-  return {mean, 1.0F / std::sqrt(squares / width + args.eps)};
+  return {mean, kept(1.0F / std::sqrt(kept(squares) / width + args.eps))};
 }
 
 // dst = (x - mean) rstd weight (+ bias), and the statistics as the backward pass wants them.

@@ -42,6 +42,17 @@ void sum_rows(const Tensor& src, Range rows, float* sums) {
   }
 }
 
+// As add_chunks(), but each total passes through the storage type.
+void add_kept_sums(const ColumnSumArgs& args, const float* partials, std::int64_t chunks) {
+  const std::int64_t width = args.src.dim(1);
+  float* dst = args.dst.as<float>();
+  for (std::int64_t c = 0; c < width; ++c) {
+    float sum = partials[c];
+    for (std::int64_t chunk = 1; chunk < chunks; ++chunk) sum += partials[chunk * width + c];
+    dst[c] += kept_inside(sum, args.src.dtype, args.inside);
+  }
+}
+
 void column_sum(const ColumnSumArgs& args, float* partials) {
   const std::int64_t rows = args.src.dim(0);
   const std::int64_t width = args.src.dim(1);
@@ -54,6 +65,7 @@ void column_sum(const ColumnSumArgs& args, float* partials) {
                  [&](auto as) HWY_ATTR { sum_rows<decltype(as)>(args.src, range, sums); });
   });
   if (chunks == 0) return;
+  if (args.inside != Inside::full) return add_kept_sums(args, partials, chunks);
   parallel_ranges(width, 1024, [&](Range columns) HWY_ATTR {
     add_chunks(partials, chunks, width, columns.begin, columns.end, args.dst.as<float>());
   });

@@ -6,6 +6,7 @@
 
 #include "belay/base/tensor.h"
 #include "belay/device/kernel.h"
+#include "belay/device/ops/inside.h"
 
 namespace belay {
 
@@ -35,6 +36,7 @@ struct AttentionForwardArgs {
   Tensor doc_begin;  // [batch*q_len] i32: first visible key within the row; empty: 0
   Tensor dst;        // [batch*q_len, heads*head_dim]
   Tensor lse;        // [batch, heads, q_len] f32: log-sum-exp of the scaled scores; may be empty
+  Inside inside = Inside::full;  // the products q k^T
 
   [[nodiscard]] Cost cost() const {
     const double work = shape.pairs() * static_cast<double>(shape.heads * shape.head_dim);
@@ -65,12 +67,13 @@ struct AttentionBackwardArgs {
   Rows k;
   Rows v;
   Tensor doc_begin;
-  Tensor dst;    // forward's result
-  Tensor lse;    // forward's log-sum-exp
-  Tensor d_dst;  // like dst
-  Rows d_q;      // like q
-  Rows d_k;      // like k
-  Rows d_v;      // like v
+  Tensor dst;                    // forward's result
+  Tensor lse;                    // forward's log-sum-exp
+  Tensor d_dst;                  // like dst
+  Rows d_q;                      // like q
+  Rows d_k;                      // like k
+  Rows d_v;                      // like v
+  Inside inside = Inside::full;  // as in the forward pass
 
   [[nodiscard]] Cost cost() const {
     const double work = shape.pairs() * static_cast<double>(shape.heads * shape.head_dim);

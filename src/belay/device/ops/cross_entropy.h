@@ -24,7 +24,7 @@ struct CrossEntropyArgs {
             static_cast<double>(logits.bytes()) +
                 (d_logits.empty() ? 0.0 : static_cast<double>(d_logits.bytes()))};
   }
-  [[nodiscard]] DType arithmetic() const { return DType::f32; }
+  [[nodiscard]] DType arithmetic() const { return logits.dtype; }
   template <class Visit>
   void each_result(Visit&& visit) const {
     visit("nll", nll);

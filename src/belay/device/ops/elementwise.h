@@ -4,6 +4,7 @@
 #include "belay/base/philox.h"
 #include "belay/base/tensor.h"
 #include "belay/device/kernel.h"
+#include "belay/device/ops/inside.h"
 
 namespace belay {
 
@@ -76,12 +77,13 @@ struct DropoutArgs {
 // dst[c] += sum over rows of src[r,c]: the gradient of a bias.
 struct ColumnSumArgs {
   static constexpr std::string_view kName = "column_sum";
-  Tensor src;  // [rows, n]; f32, bf16 or f16
-  Tensor dst;  // [n] f32, accumulated
+  Tensor src;                    // [rows, n]; f32, bf16 or f16
+  Tensor dst;                    // [n] f32, accumulated
+  Inside inside = Inside::full;  // the sums, before they are added to dst
   [[nodiscard]] Cost cost() const {
     return {static_cast<double>(src.elements()), static_cast<double>(src.bytes() + dst.bytes())};
   }
-  [[nodiscard]] DType arithmetic() const { return DType::f32; }
+  [[nodiscard]] DType arithmetic() const { return inside == Inside::full ? DType::f32 : src.dtype; }
   template <class Visit>
   void each_result(Visit&& visit) const {
     visit("dst", dst);

@@ -3,10 +3,11 @@
 //   layer: y = (x - mean) * rstd * weight + bias      Ba et al., arXiv:1607.06450, eq. 4
 //   rms:   y = x * rstd * weight, rstd = 1/sqrt(mean(x^2) + eps)   Zhang & Sennrich, 1910.07467,
 //   eq. 4
-// Statistics are f32 whatever the storage type.
+// Statistics are f32 whatever the storage type, unless `inside` says otherwise.
 
 #include "belay/base/tensor.h"
 #include "belay/device/kernel.h"
+#include "belay/device/ops/inside.h"
 
 namespace belay {
 
@@ -26,12 +27,13 @@ struct NormForwardArgs {
   Tensor dst;   // like src
   Tensor mean;  // [tokens] f32; empty for rms
   Tensor rstd;  // [tokens] f32
+  Inside inside = Inside::full;  // the sums of the statistics, and mean and rstd
 
   [[nodiscard]] Cost cost() const {
     const double tensors = residual.empty() ? 2.0 : 4.0;
     return {8.0 * static_cast<double>(src.elements()), tensors * static_cast<double>(src.bytes())};
   }
-  [[nodiscard]] DType arithmetic() const { return DType::f32; }
+  [[nodiscard]] DType arithmetic() const { return inside == Inside::full ? DType::f32 : src.dtype; }
   template <class Visit>
   void each_result(Visit&& visit) const {
     visit("sum", sum);

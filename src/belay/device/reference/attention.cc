@@ -18,7 +18,7 @@ struct Query {
 };
 
 Query attend(const AttentionShape& shape, const Rows& q, const Rows& k, const Tensor& doc_begin,
-             std::int64_t batch, std::int64_t head, std::int64_t i) {
+             std::int64_t batch, std::int64_t head, std::int64_t i, Inside inside) {
   const std::int64_t row = batch * shape.q_len + i;
   const std::int64_t kv_head = head / (shape.heads / shape.kv_heads);
   Query query{doc_begin.empty() ? 0 : doc_begin.as<std::int32_t>()[row], {}, 0};
@@ -30,7 +30,7 @@ Query attend(const AttentionShape& shape, const Rows& q, const Rows& k, const Te
       score += load(q, row, head * shape.head_dim + d) *
                load(k, batch * shape.kv_len + j, kv_head * shape.head_dim + d);
     }
-    query.p.push_back(score * static_cast<double>(shape.scale));
+    query.p.push_back(kept_inside(score, q.dtype, inside) * static_cast<double>(shape.scale));
     largest = std::max(largest, query.p.back());
   }
   double sum = 0;
@@ -49,7 +49,7 @@ void run_reference(const AttentionForwardArgs& args, KernelContext&) {
     const std::int64_t head = piece % s.heads;
     const std::int64_t kv_head = head / (s.heads / s.kv_heads);
     for (std::int64_t i = 0; i < s.q_len; ++i) {
-      const Query query = attend(s, args.q, args.k, args.doc_begin, batch, head, i);
+      const Query query = attend(s, args.q, args.k, args.doc_begin, batch, head, i, args.inside);
       if (!args.lse.empty()) store(args.lse, piece * s.q_len + i, query.lse);
       for (std::int64_t d = 0; d < s.head_dim; ++d) {
         double sum = 0;
@@ -77,7 +77,7 @@ void run_reference(const AttentionBackwardArgs& args, KernelContext&) {
     for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       for (std::int64_t i = 0; i < s.q_len; ++i) {
         const std::int64_t row = batch * s.q_len + i;
-        const Query query = attend(s, args.q, args.k, args.doc_begin, batch, head, i);
+        const Query query = attend(s, args.q, args.k, args.doc_begin, batch, head, i, args.inside);
         const auto d_out = [&](std::int64_t d) {
           return load(args.d_dst, row * s.heads * dim + head * dim + d);
         };

@@ -86,7 +86,7 @@ void run_reference(const ColumnSumArgs& args, KernelContext&) {
   parallel_for(columns, [&](std::int64_t c) {
     double sum = 0;
     for (std::int64_t r = 0; r < args.src.dim(0); ++r) sum += load(args.src, r * columns + c);
-    store(args.dst, c, load(args.dst, c) + sum);
+    store(args.dst, c, load(args.dst, c) + kept_inside(sum, args.src.dtype, args.inside));
   });
 }
 

@@ -45,6 +45,7 @@ void run_reference(const NormForwardArgs& wanted, KernelContext& context) {
       [](const AddArgs& add, KernelContext& add_context) { run_reference(add, add_context); });
   const std::int64_t hidden = args.src.dim(1);
   const auto width = static_cast<double>(hidden);
+  const auto kept = [&](double value) { return kept_inside(value, args.src.dtype, args.inside); };
   parallel_for(args.src.dim(0), [&](std::int64_t t) {
     const std::int64_t base = t * hidden;
     const Tensor& x = args.sum.empty() ? args.src : args.sum;
@@ -56,7 +57,7 @@ void run_reference(const NormForwardArgs& wanted, KernelContext& context) {
     double mean = 0;
     if (args.kind == NormKind::layer) {
       for (std::int64_t c = base; c < base + hidden; ++c) mean += load(x, c);
-      mean /= width;
+      mean = kept(kept(mean) / width);
       store(args.mean, t, mean);
     }
     double variance = 0;
@@ -64,7 +65,8 @@ void run_reference(const NormForwardArgs& wanted, KernelContext& context) {
       const double centred = load(x, c) - mean;
       variance += centred * centred;
     }
-    const double rstd = 1.0 / std::sqrt(variance / width + static_cast<double>(args.eps));
+    const double rstd =
+        kept(1.0 / std::sqrt(kept(variance) / width + static_cast<double>(args.eps)));
     store(args.rstd, t, rstd);
     for (std::int64_t c = 0; c < hidden; ++c) {
       double y = (load(x, base + c) - mean) * rstd * load(args.weight, c);

@@ -15,6 +15,7 @@
 
 #include "belay/device/cpu/attention/backward-inl.h"
 #include "belay/device/cpu/attention/gemm-inl.h"
+#include "belay/device/cpu/attention/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace belay::attention::HWY_NAMESPACE {
@@ -80,6 +81,7 @@ HWY_INLINE void backward_tile(const AttentionBackwardArgs& args, std::int64_t ba
     pack_rows(args.v, key_row, kv_column, keys.count, keys.count, dim, scratch.v, stride);
     gemm(Left<float>{scratch.k, stride, 1}, Right<float>{scratch.q_t + keys.first, kTile},
          {p, kTile, false}, keys.count, columns, dim);
+    if (args.inside != Inside::full) keep_scores(args.q.dtype, args.inside, keys, scratch.p);
     gemm(Left<float>{scratch.v, stride, 1}, Right<float>{scratch.d_out_t + keys.first, kTile},
          {d_s, kTile, false}, keys.count, columns, dim);
     if (keys.masked) {

@@ -39,6 +39,7 @@ const char* declines_backward(const AttentionBackwardArgs& args) {
 
 const char* declines_decode(const AttentionForwardArgs& args) {
   if (args.shape.q_len != 1) return "more than one query per row";
+  if (args.inside != Inside::full) return "scores are not f32";
   return declines_forward(args);
 }
 
@@ -49,11 +50,13 @@ const char* declines_pairs(DType dtype) {
 }
 
 const char* declines_forward_bf16(const AttentionForwardArgs& args) {
+  if (args.inside != Inside::full) return "scores are not f32";
   const char* reason = declines_pairs(args.q.dtype);
   return reason != nullptr ? reason : declines_forward(args);
 }
 
 const char* declines_backward_bf16(const AttentionBackwardArgs& args) {
+  if (args.inside != Inside::full) return "scores are not f32";
   const char* reason = declines_pairs(args.q.dtype);
   return reason != nullptr ? reason : declines_backward(args);
 }

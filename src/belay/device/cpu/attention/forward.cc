@@ -41,6 +41,7 @@ HWY_NOINLINE void forward_piece(const AttentionForwardArgs& args, std::int64_t b
     pack_rows(args.v, key_row, kv_column, keys.count, keys.count, dim, scratch.v, stride);
     gemm(Left<float>{scratch.k, stride, 1}, Right<float>{scratch.q + keys.first, kTile},
          {scratch.scores + keys.first, kTile, false}, keys.count, columns, dim);
+    if (args.inside != Inside::full) keep_scores(args.q.dtype, args.inside, keys, scratch.scores);
     if (keys.masked) mask_scores(queries, keys, scratch.scores);
     update_softmax(keys, factor, softmax, scratch.scores, scratch.out, dim,
                    [&](std::int64_t column, Floats factors, Floats offset) HWY_ATTR {

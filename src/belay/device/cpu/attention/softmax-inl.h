@@ -24,6 +24,32 @@ struct Softmax {
   alignas(64) float sum[kTile];
 };
 
+template <class T>
+HWY_INLINE void keep_scores_as(const KeyTile& keys, bool saturated, float* scores) {
+  const FloatTag tag;
+  const Floats largest = hn::Set(tag, kLargestF16);
+  HWY_ALIGN T stored[kLanes];
+  for (std::int64_t j = 0; j < keys.count; ++j) {
+    for (std::int64_t column = keys.first; column < keys.last; column += kLanes) {
+      float* score = scores + j * kTile + column;
+      Floats value = hn::Load(tag, score);
+      if (saturated) {
+        value = hn::IfThenZeroElse(hn::IsNaN(value), value);
+        value = hn::Min(hn::Max(value, hn::Neg(largest)), largest);
+      }
+      store_row(static_cast<T*>(stored), value);
+      hn::Store(load_row(static_cast<const T*>(stored)), tag, score);
+    }
+  }
+}
+
+// Scores pass through the storage type where they are not protected; see ops/inside.h.
+inline HWY_NOINLINE void keep_scores(DType storage, Inside inside, const KeyTile& keys,
+                                     float* scores) {
+  if (storage == DType::bf16) return keep_scores_as<Bf16>(keys, false, scores);
+  if (storage == DType::f16) keep_scores_as<F16>(keys, inside == Inside::saturated, scores);
+}
+
 HWY_INLINE void mask_scores(const QueryTile& queries, const KeyTile& keys, float* scores) {
   const FloatTag tag;
   const hn::RebindToSigned<FloatTag> whole;
