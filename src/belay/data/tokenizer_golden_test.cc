@@ -27,7 +27,7 @@ std::string from_hex(const std::string& hex) {
 }
 
 const std::vector<Case>& cases() {
-  static const std::vector<Case> list = [] {
+  static const std::vector<Case> kList = [] {
     std::vector<Case> result;
     std::ifstream file(std::string(BELAY_SOURCE_DIR) + "/tests/golden/tokenizers.jsonl");
     for (std::string line; std::getline(file, line);) {
@@ -38,7 +38,7 @@ const std::vector<Case>& cases() {
     }
     return result;
   }();
-  return list;
+  return kList;
 }
 
 // Where U+2581 stands for the space, one that was in the text reads as a space afterwards.

@@ -36,7 +36,7 @@ std::string error_of(const Json& json) {
     (void)tokenizer_from_json(json.dump(), "file.json");
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::data);
-    const std::string message = error.what();
+    std::string message = error.what();
     EXPECT_NE(message.find("file.json"), std::string::npos) << message;
     return message;
   }

@@ -35,8 +35,8 @@ void fail_all_declined(std::string_view op, std::string_view device, std::string
 }
 
 void log_declined(std::string_view op, std::string_view kernel, std::string_view reason) {
-  static const bool wanted = log::topic_enabled("kernels");
-  if (wanted) log::info("{}: {} declines: {}", op, kernel, reason);
+  static const bool kWanted = log::topic_enabled("kernels");
+  if (kWanted) log::info("{}: {} declines: {}", op, kernel, reason);
 }
 
 }  // namespace detail

@@ -37,7 +37,7 @@ std::string write_atomically(const std::string& path, const std::string& text) {
   good = ::close(file) == 0 && good;
   good = good && ::rename(temporary.c_str(), path.c_str()) == 0;
   if (good) return {};
-  const std::string reason = fmt::format("{}: {}", path, std::strerror(errno));
+  std::string reason = fmt::format("{}: {}", path, std::strerror(errno));
   ::unlink(temporary.c_str());
   return reason;
 }
