@@ -62,6 +62,7 @@ class Packer {
   std::optional<TokenTexts> texts_;  // when sentences are looked for
   std::int64_t vocab_size_ = 0;
   std::int32_t eod_ = -1;
+  std::int32_t last_id_ = -1;  // of the open document
   std::optional<InputReader> reader_;
   std::optional<StoreWriter> train_;
   std::optional<StoreWriter> val_;
@@ -257,12 +258,14 @@ void Packer::consume(TokenBatch& batch) {
     if (!document_open_) writer_ = &writer_of_document();
     document_open_ = !part.ends_document;
     writer_->append(ids, cuts);
+    if (!ids.empty()) last_id_ = ids.back();
     if (!part.ends_document) continue;
     if (writer_->document_tokens() == 0) {
       ++counters_.documents_empty;
       continue;
     }
-    if (eod_ >= 0) writer_->append(std::span(&eod_, 1));
+    // Documents that come as tokens may have their end already.
+    if (eod_ >= 0 && last_id_ != eod_) writer_->append(std::span(&eod_, 1));
     writer_->end_document();
     ++documents_;
   }

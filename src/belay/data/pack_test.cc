@@ -247,6 +247,19 @@ TEST(Pack, TrainsATokenizerOnTheInputsAndCarriesItAlong) {
   EXPECT_TRUE(contains(error_of([&] { pack(options); }, ExitCode::usage), "train:VOCAB"));
 }
 
+TEST(Pack, ADocumentEndsOnce) {
+  const TestDirectory directory;
+  PackOptions options = bytes_options(directory, {directory.write("a.txt", "some text")});
+  options.append_eod = true;
+  options.format = StoreFormat::megatron;
+  options.out = directory.path("tokens");
+  const std::int64_t tokens = pack(options).train.tokens;
+  EXPECT_EQ(tokens, 10);
+  options.inputs = {directory.path("tokens.bin")};
+  options.out = directory.path("again");
+  EXPECT_EQ(pack(options).train.tokens, tokens);
+}
+
 TEST(Pack, TellsWhatDoesNotGoTogether) {
   const TestDirectory directory;
   PackOptions options = bytes_options(directory, {directory.write("a.txt", "text")});
