@@ -151,7 +151,7 @@ TEST(CurveTest, EmptyAndConstantRunsDraw) {
   EXPECT_FALSE(draw_text({}, 80, 20, Scale::linear).empty());
   const LossHistory one{.train = {{1, 2.0}}, .val = {}};
   EXPECT_TRUE(well_formed(draw_svg(one, "one", Scale::log)));
-  EXPECT_NE(draw_text(one, 80, 20, Scale::linear).find("\xE2"), std::string::npos);
+  EXPECT_NE(draw_text(one, 80, 20, Scale::linear).find('\xE2'), std::string::npos);
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ Converted import_model(const std::string& source, const std::string& out,
         }
       },
       DType::f32, UINT64_MAX);
-  const Converted result = summary(out, table, {manifest.files.front()});
+  Converted result = summary(out, table, {manifest.files.front()});
   if (!from_file) {
     for (WrittenFile& file : copy_companions(source, target)) {
       manifest.files.push_back(std::move(file));

@@ -40,7 +40,7 @@ std::string llmc_file(std::int32_t version, const ParameterTable& table) {
     }
   };
   append("embedding.weight");
-  body.resize(static_cast<std::size_t>(kPadded * kWidth), 0.0F);
+  body.resize(std::size_t{kPadded} * std::size_t{kWidth}, 0.0F);
   append("positions.weight");
   for (const std::string kind :
        {"norm1.weight", "norm1.bias", "attention.qkv.weight", "attention.qkv.bias",
