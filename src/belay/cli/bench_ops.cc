@@ -55,25 +55,38 @@ nlohmann::json json_of(const MachineRates& rates) {
           {"gemm_bf16_flops_per_s", rates.gemm_bf16_flops_per_s}};
 }
 
-nlohmann::json json_of(const OpTiming& timing) {
-  return {{"op", timing.op},
-          {"shape", timing.shape},
-          {"dtype", name_of(timing.dtype)},
-          {"kernel", timing.kernel},
-          {"time_us", timing.seconds * 1e6},
-          {"flops", timing.cost.flops},
-          {"bytes", timing.cost.bytes},
-          {"gflops_per_s", timing.cost.flops / timing.seconds * 1e-9},
-          {"gb_per_s", timing.cost.bytes / timing.seconds * 1e-9},
-          {"bound", timing.memory_bound ? "memory" : "compute"},
-          {"fraction_of_bound", timing.fraction_of_bound()}};
+// plain_us is null for operators that are plain ones themselves.
+nlohmann::ordered_json json_of(const OpTiming& timing) {
+  const bool fused = timing.plain_seconds > 0;
+  nlohmann::ordered_json row = {{"op", timing.op},
+                                {"shape", timing.shape},
+                                {"dtype", name_of(timing.dtype)},
+                                {"time_us", timing.seconds * 1e6},
+                                {"plain_us", nullptr},
+                                {"flops", timing.cost.flops},
+                                {"bytes", timing.cost.bytes},
+                                {"bound", timing.memory_bound ? "memory" : "compute"},
+                                {"fraction_of_bound", timing.fraction_of_bound()},
+                                {"kernel", timing.kernel},
+                                {"gflops_per_s", timing.cost.flops / timing.seconds * 1e-9},
+                                {"gb_per_s", timing.cost.bytes / timing.seconds * 1e-9},
+                                {"peak_bytes", timing.peak_bytes},
+                                {"plain_peak_bytes", nullptr}};
+  if (fused) row["plain_us"] = timing.plain_seconds * 1e6;
+  if (fused) row["plain_peak_bytes"] = timing.plain_peak_bytes;
+  return row;
 }
 
 void print_row(const OpTiming& timing) {
-  fmt::print("{:20} {:32} {:4} {:>9.0f} {:>8.1f} {:>7.1f} {:>8.1f}  {:7} {:>5.2f}\n", timing.op,
-             timing.shape, name_of(timing.dtype), timing.seconds * 1e6, timing.cost.bytes * 1e-6,
-             timing.cost.bytes / timing.seconds * 1e-9, timing.cost.flops / timing.seconds * 1e-9,
-             timing.memory_bound ? "memory" : "compute", timing.fraction_of_bound());
+  const std::string plain =
+      timing.plain_seconds > 0 ? fmt::format("{:.0f}", timing.plain_seconds * 1e6) : "-";
+  const std::string ratio =
+      timing.plain_seconds > 0 ? fmt::format("{:.2f}", timing.plain_seconds / timing.seconds) : "-";
+  fmt::print("{:20} {:32} {:4} {:>9.0f} {:>9} {:>6} {:>8.1f} {:>7.1f} {:>8.1f}  {:7} {:>5.2f}\n",
+             timing.op, timing.shape, name_of(timing.dtype), timing.seconds * 1e6, plain, ratio,
+             timing.cost.bytes * 1e-6, timing.cost.bytes / timing.seconds * 1e-9,
+             timing.cost.flops / timing.seconds * 1e-9, timing.memory_bound ? "memory" : "compute",
+             timing.fraction_of_bound());
   std::fflush(stdout);
 }
 
@@ -92,15 +105,15 @@ void run(const Options& options) {
     fmt::print("{} threads; memory {:.1f} GB/s, matrix products {:.0f} GFLOP/s f32, {:.0f} bf16\n",
                thread_count(), rates.memory_bytes_per_s * 1e-9, rates.gemm_f32_flops_per_s * 1e-9,
                rates.gemm_bf16_flops_per_s * 1e-9);
-    fmt::print("{:20} {:32} {:4} {:>9} {:>8} {:>7} {:>8}  {:7} {:>5}\n", "op", "shape", "type",
-               "time us", "MB", "GB/s", "GFLOP/s", "bound", "of it");
+    fmt::print("{:20} {:32} {:4} {:>9} {:>9} {:>6} {:>8} {:>7} {:>8}  {:7} {:>5}\n", "op", "shape",
+               "type", "time us", "plain us", "ratio", "MB", "GB/s", "GFLOP/s", "bound", "of it");
   }
-  nlohmann::json results = nlohmann::json::array();
+  nlohmann::ordered_json results = nlohmann::ordered_json::array();
   bench_ops(options.op, dtypes, rates, [&](const OpTiming& timing) {
     options.json ? results.push_back(json_of(timing)) : print_row(timing);
   });
   if (options.json) {
-    const nlohmann::json document = {
+    const nlohmann::ordered_json document = {
         {"threads", thread_count()}, {"rates", json_of(rates)}, {"ops", results}};
     fmt::print("{}\n", document.dump(2));
   }
@@ -129,6 +142,9 @@ void add_bench_ops(CLI::App& bench) {
   command->footer(
       "`of it` is the time that the roofline allows over the time taken. The roofline's sides are\n"
       "the memory bandwidth and the matrix-product rate measured at the start of the same run.\n"
+      "`plain us` is the time of the same mathematics as separate plain operators, `ratio` that "
+      "over\n"
+      "the fused operator's.\n"
       "Examples:\n"
       "  belay bench ops --op adamw --json\n"
       "  belay bench ops --characteristics --model gpt2-124m --dtype bf16");

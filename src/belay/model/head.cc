@@ -1,6 +1,6 @@
 #include "belay/model/head.h"
 
-#include <algorithm>
+#include "belay/device/linear_cross_entropy.h"
 
 namespace belay {
 
@@ -11,38 +11,18 @@ void Head::logits(const Pass& pass, const Tensor& normed, const Tensor& logits) 
 
 void Head::loss(const Pass& pass, const Tensor& normed, const Tensor& nll,
                 const Tensor& d_normed) const {
-  const Tensor w = pass.parameters.weight(weight);
-  const std::int64_t tokens = normed.dim(0);
-  const std::int64_t vocab = w.dim(0);
-  const Tensor targets = pass.inputs.targets.reshaped({tokens});
-  const std::string_view tag = pass.lane.tag();
-  for (std::int64_t begin = 0; begin < tokens; begin += block_rows) {
-    const std::int64_t end = std::min(tokens, begin + block_rows);
-    const ArenaScope scope(pass.scratch);
-    const Tensor src = normed.rows(begin, end);
-    const DType type = pass.protection.softmax ? DType::f32 : pass.dtype();
-    const Tensor block = pass.scratch.allocate(type, {end - begin, vocab});
-    logits(pass, src, block);
-
-    CrossEntropyArgs entropy;
-    entropy.logits = block;
-    entropy.targets = targets.rows(begin, end);
-    entropy.nll = nll.rows(begin, end);
-    entropy.z_loss = z_loss;
-    entropy.scale = pass.loss_multiplier;
-    if (!d_normed.empty()) {
-      entropy.d_logits = pass.dtype() == type ? block : pass.temporary(block.shape);
-    }
-    launch(pass.lane, entropy);
-    if (d_normed.empty()) continue;
-
-    pass.lane.set_tag("backward");
-    launch(pass.lane,
-           MatmulArgs{entropy.d_logits, src, {}, pass.parameters.grad(weight), true, false, true});
-    launch(pass.lane,
-           MatmulArgs{entropy.d_logits, w, {}, d_normed.rows(begin, end), false, false, false});
-    pass.lane.set_tag(tag);
-  }
+  LinearCrossEntropy args;
+  args.hidden = normed;
+  args.weight = pass.parameters.weight(weight);
+  args.targets = pass.inputs.targets.reshaped({normed.dim(0)});
+  args.nll = nll;
+  args.d_hidden = d_normed;
+  if (!d_normed.empty()) args.d_weight = pass.parameters.grad(weight);
+  args.logits = pass.protection.softmax ? DType::f32 : pass.dtype();
+  args.scale = pass.loss_multiplier;
+  args.z_loss = z_loss;
+  args.block_rows = block_rows;
+  linear_cross_entropy(pass.lane, pass.scratch, args);
 }
 
 }  // namespace belay

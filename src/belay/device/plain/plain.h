@@ -5,6 +5,7 @@
 //
 // They work on host memory. A composition leaves in the operands of the call what the fused
 // operator would have left, up to rounding: in 16 bits the intermediate results are rounded too.
+// Protections that are switched off (ops/inside.h) make no difference here.
 
 #include <cstddef>
 #include <functional>
@@ -13,6 +14,7 @@
 
 #include "belay/base/arena.h"
 #include "belay/device/device.h"
+#include "belay/device/linear_cross_entropy.h"
 
 namespace belay::plain {
 
@@ -43,6 +45,8 @@ Composition compose(const Bench& bench, const ActivationBackwardArgs& args);
 Composition compose(const Bench& bench, const CrossEntropyArgs& args);
 Composition compose(const Bench& bench, const AdamwArgs& args);
 Composition compose(const Bench& bench, const EmbeddingForwardArgs& args);
+// With the logits of all rows at once.
+Composition compose(const Bench& bench, const LinearCrossEntropy& args);
 
 // The composition for any operator call, by its name. An operator that is a plain one itself has
 // none: the result's run is empty.
