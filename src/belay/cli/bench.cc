@@ -17,6 +17,7 @@ void add_bench(CLI::App& app) {
   add_bench_data(*bench);
   add_bench_padding(*bench);
   add_bench_ops(*bench);
+  add_bench_memory(*bench);
 }
 
 }  // namespace belay

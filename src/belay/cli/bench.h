@@ -17,6 +17,7 @@ void add_bench_train(CLI::App& bench);
 void add_bench_data(CLI::App& bench);
 void add_bench_padding(CLI::App& bench);
 void add_bench_ops(CLI::App& bench);
+void add_bench_memory(CLI::App& bench);
 
 struct CharacteristicsOptions {
   std::string model;

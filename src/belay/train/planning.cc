@@ -105,6 +105,14 @@ void check_tokens(const ProgramConfig& config) {
 
 }  // namespace
 
+DryStep dry_step(const Device& device, const ParameterTable& table, const ProgramConfig& config) {
+  check_tokens(config);
+  DryRun dry = dry_run(device, table, config);
+  DryStep step{{}, memory_plan(table, config, dry)};
+  step.calls = std::move(dry.calls);
+  return step;
+}
+
 Prepared prepare_program(Device& device, const ParameterTable& table, const ProgramConfig& config,
                          const PlanningOptions& options) {
   check_tokens(config);

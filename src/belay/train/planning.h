@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "belay/plan/plan.h"
 #include "belay/train/program.h"
@@ -28,5 +29,13 @@ struct Prepared {
 // Error(capacity) when the machine's memory does not hold the plan, saying by how much.
 Prepared prepare_program(Device& device, const ParameterTable& table, const ProgramConfig& config,
                          const PlanningOptions& options);
+
+// What a step is made of, without memory for it and without measuring anything: its calls, on
+// operands that nobody may touch, and its memory by class.
+struct DryStep {
+  std::vector<OpCall> calls;
+  std::vector<MemoryItem> memory;
+};
+DryStep dry_step(const Device& device, const ParameterTable& table, const ProgramConfig& config);
 
 }  // namespace belay
