@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "belay/device/host_pool.h"
+#include "belay/device/ops_bench.h"
 
 namespace belay::plain {
 namespace {
@@ -366,6 +367,13 @@ TEST(PlainRegistryTest, FindsCompositionsByTheNameOfTheOperator) {
   const auto names = composed_ops();
   EXPECT_NE(std::find(names.begin(), names.end(), fused.op), names.end());
   EXPECT_EQ(std::find(names.begin(), names.end(), AddArgs::kName), names.end());
+}
+
+TEST(PlainRegistryTest, EveryCompositionIsBenched) {
+  const auto benched = benched_ops();
+  for (const std::string_view op : composed_ops()) {
+    EXPECT_NE(std::find(benched.begin(), benched.end(), op), benched.end()) << op;
+  }
 }
 
 }  // namespace
