@@ -33,13 +33,14 @@ TEST(PlainMemoryTest, CountsWhatPlainOperatorsKeep) {
 TEST(PlainMemoryTest, WholeLogitsWhereTheyAreLarger) {
   ProgramConfig config;
   config.model = preset_config("gpt2-tiny");
+  config.model.vocab = 2048;
   config.micro_batch = 32;
   config.seq_len = 4;
   config.head_block_rows = 8;
   const ParameterTable table = make_parameter_table(config.model);
   const auto device = make_device("cpu");
   const PlainMemory memory = plain_memory(dry_step(*device, table, config).calls);
-  EXPECT_EQ(memory.temporaries, 4 * 512 * (128 - 8));  // all rows but those of one block
+  EXPECT_EQ(memory.temporaries, 4 * 2048 * (128 - 8));  // all rows but those of one block
 }
 
 }  // namespace
