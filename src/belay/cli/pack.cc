@@ -185,7 +185,7 @@ void add_pack(CLI::App& app) {
   CLI::Option* const seq_len =
       command
           ->add_option("--seq-len", options.row_len, "Also pack rows of this length, see --packing")
-          ->check(CLI::PositiveNumber);
+          ->check(above_zero());
   command
       ->add_option("--packing", arguments->packing,
                    "How rows are made. sentences: documents cut between sentences, rows full; "
