@@ -18,6 +18,7 @@ void add_bench(CLI::App& app) {
   add_bench_padding(*bench);
   add_bench_ops(*bench);
   add_bench_memory(*bench);
+  add_bench_stress(*bench);
 }
 
 }  // namespace belay

@@ -34,6 +34,7 @@ ScaleChange GradientProtection::good_step(std::span<const double> squares, doubl
     return change;
   }
   history_.push(norms_);
+  guard_->recovered();
   change.look = guard_->after_step(history_, scaler_.scale());
   scaler_.good_step(guard_->has_room(scaler_.scale() * config_.growth_factor));
   if (change.look != nullptr) {
@@ -43,11 +44,15 @@ ScaleChange GradientProtection::good_step(std::span<const double> squares, doubl
   return change;
 }
 
-ScaleChange GradientProtection::overflow(std::span<const double> squares, double divisor) {
+ScaleChange GradientProtection::overflow(std::span<const double> squares, double divisor,
+                                         bool loss_finite) {
   layers_.norms(squares, divisor, norms_);
   ScaleChange change;
   change.before = scaler_.scale();
+  const int halvings =
+      guard_ == nullptr ? 1 : guard_->after_overflow(history_, norms_, change.before, loss_finite);
   scaler_.overflow();
+  for (int halving = 1; halving < halvings; ++halving) scaler_.lower();
   change.after = scaler_.scale();
   return change;
 }

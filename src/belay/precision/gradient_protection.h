@@ -37,8 +37,9 @@ class GradientProtection {
   // After a step with finite gradients. squares[i]: sum of squares of parameter i's gradient as
   // accumulated; divisor: what turns that gradient into that of the mean loss.
   ScaleChange good_step(std::span<const double> squares, double divisor);
-  // After a step that was skipped because something overflowed. The norms are taken for the record.
-  ScaleChange overflow(std::span<const double> squares, double divisor);
+  // After a step that was skipped because something overflowed; `loss_finite`: no sooner than in
+  // the backward pass. The norms are taken for the record, and the guard's fall goes by them.
+  ScaleChange overflow(std::span<const double> squares, double divisor, bool loss_finite = true);
 
   // Norms of the last step, one per layer; not finite where a gradient was not.
   [[nodiscard]] std::span<const double> norms() const { return norms_; }

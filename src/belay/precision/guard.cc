@@ -12,6 +12,7 @@ namespace belay {
 namespace {
 
 constexpr double kNothing = -1e30;
+constexpr int kMostBlind = 4;  // a fall by 2^32 is enough for any scale
 
 }  // namespace
 
@@ -113,6 +114,35 @@ void Guard::look_ahead(const NormHistory& history, double scale) {
   look_.forecast = true;
 }
 
+int Guard::after_overflow(const NormHistory& history, std::span<const double> norms, double scale,
+                          bool loss_finite) {
+  if (!loss_finite) return 1;
+  bool blind = true;
+  double growth = 0;  // log2, the largest of a layer against its own recent norms
+  double recent = kNothing;
+  double now = kNothing;
+  for (int layer = 0; layer < history.layers(); ++layer) {
+    const double usual = quantile(history, layer);
+    recent = std::max(recent, usual);
+    const double norm = norms[static_cast<std::size_t>(layer)];
+    if (!std::isfinite(norm)) continue;
+    blind = false;
+    const double value = log2_norm(norm_code(norm));
+    now = std::max(now, value);
+    // A layer without any gradient so far says nothing of growth.
+    if (usual > log2_norm(0)) growth = std::max(growth, value - usual);
+  }
+  if (blind) {
+    const int halvings = 2 << blind_;
+    blind_ = std::min(blind_ + 1, kMostBlind);
+    return halvings;
+  }
+  blind_ = 0;
+  const double excess = std::max(now, recent + growth) + std::log2(scale) - log2_limit_ -
+                        std::log2(config_.guard_share);
+  return std::max(1, halvings_for(excess));
+}
+
 bool Guard::has_room(double scale) const {
   const double log2_scale = std::log2(scale);
   return recent_log2_ + log2_scale <= log2_limit_ + std::log2(config_.guard_share) &&
@@ -120,7 +150,7 @@ bool Guard::has_room(double scale) const {
 }
 
 std::string Guard::state() const {
-  return fmt::format("{} {} {}", streak_, recent_log2_, coming_log2_);
+  return fmt::format("{} {} {} {}", streak_, recent_log2_, coming_log2_, blind_);
 }
 
 void Guard::restore(std::string_view text) {
@@ -128,11 +158,15 @@ void Guard::restore(std::string_view text) {
   const std::int64_t streak = reader.whole();
   const double recent = reader.real();
   const double coming = reader.real();
+  const std::int64_t blind = reader.whole();
   reader.finish();
-  if (streak < 0 || !std::isfinite(recent) || !std::isfinite(coming)) reader.refuse();
+  if (streak < 0 || blind < 0 || blind > kMostBlind || !std::isfinite(recent) ||
+      !std::isfinite(coming))
+    reader.refuse();
   streak_ = streak;
   recent_log2_ = recent;
   coming_log2_ = coming;
+  blind_ = static_cast<int>(blind);
 }
 
 }  // namespace belay

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "belay/base/allocation_count.h"
 #include "belay/base/error.h"
 #include "belay/precision/simulated_gradients.h"
@@ -149,6 +152,55 @@ TEST(GuardTest, TheScaleGrowsWhenHeadRoomReturns) {
   EXPECT_GT(simulate(usual, 1, 4000, norm).skipped, 10);
 }
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// A layer that stayed finite says how far to fall, at once: by how much it has grown.
+TEST(GuardTest, FiniteLayersTellHowFarToFall) {
+  Guard guard(half_config(), 3);
+  NormHistory history(3, Guard::history_needed(half_config()));
+  const auto halvings = [&](std::vector<double> norms, double scale, bool loss_finite) {
+    return guard.after_overflow(history, norms, scale, loss_finite);
+  };
+  // Without a history the norms themselves: 1000 x 16384 is 0.8 of the head room 313 times.
+  EXPECT_EQ(halvings({kInfinity, 1000, 3}, 16384, true), 9);
+  for (int step = 0; step < 50; ++step) history.push(std::vector<double>{2, 0.1, 0});
+  // 16-fold, where 2 x 16384 was 0.63 of 0.8 of the head room.
+  EXPECT_EQ(halvings({kInfinity, 1.6, 0}, 16384, true), 4);
+  EXPECT_EQ(halvings({kInfinity, 0.1, 0}, 16384, true), 1);
+  EXPECT_EQ(halvings({kInfinity, 0.1, 0.1}, 16384, true), 1) << "never had a gradient before";
+  EXPECT_EQ(halvings({std::nan(""), 1.6, 0}, 32, true), 1);
+  EXPECT_EQ(halvings({kInfinity, 1.6, 0}, 16384, false), 1);
+}
+
+// Without any finite layer falls double, until a step is good.
+TEST(GuardTest, BlindFallsDouble) {
+  const NormHistory history(2, 4);
+  const std::vector<double> blind(2, kInfinity);
+  Guard guard(half_config(), 2);
+  for (const int halvings : {2, 4, 8, 16, 32, 32}) {
+    EXPECT_EQ(guard.after_overflow(history, blind, 16384, true), halvings);
+  }
+  Guard resumed(half_config(), 2);
+  resumed.restore(guard.state());
+  EXPECT_EQ(resumed.after_overflow(history, blind, 16384, true), 32);
+  guard.recovered();
+  EXPECT_EQ(guard.after_overflow(history, blind, 16384, true), 2);
+  // A loss that is not finite is none of the scale's doing.
+  EXPECT_EQ(guard.after_overflow(history, blind, 16384, false), 1);
+  EXPECT_EQ(guard.after_overflow(history, blind, 16384, true), 4);
+}
+
+// A jump costs one step where another layer tells of it, and the usual scaler one per halving.
+TEST(GuardTest, ASuddenJumpCostsFewSteps) {
+  const auto jump = [](std::int64_t step) { return step <= 500 ? 0.5 : 0.5 * 0x1p12; };
+  GradientProtection guarded(half_config(), two_layers(), 1);
+  EXPECT_EQ(simulate(guarded, 1, 900, jump).skipped, 1);
+  PrecisionConfig config = half_config();
+  config.guard = false;
+  GradientProtection usual(config, two_layers(), 1);
+  EXPECT_EQ(simulate(usual, 1, 900, jump).skipped, 10);
+}
+
 TEST(GuardTest, ASteadyGradientIsLeftAlone) {
   const auto steady = [](std::int64_t step) {
     return 1.5 * noise(0.15, static_cast<std::uint64_t>(step));
@@ -180,7 +232,8 @@ TEST(GuardTest, AWarmStepAllocatesNothing) {
 TEST(GuardTest, RefusesADamagedState) {
   Guard guard(half_config(), 1);
   guard.restore(Guard(half_config(), 1).state());
-  for (const char* damaged : {"", "1", "1 2", "1 2 3 4", "-1 2 3", "1 nan 3", "1 2 inf", "x 2 3"}) {
+  for (const char* damaged : {"", "1", "1 2 3", "1 2 3 4 5", "-1 2 3 0", "1 nan 3 0", "1 2 inf 0",
+                              "x 2 3 0", "1 2 3 -1", "1 2 3 5"}) {
     EXPECT_THROW(guard.restore(damaged), Error) << damaged;
   }
 }

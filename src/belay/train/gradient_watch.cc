@@ -60,7 +60,8 @@ void GradientWatch::after_step(std::int64_t step, const StepResult& result, Metr
 }
 
 void GradientWatch::skipped(std::int64_t step, const StepResult& result, MetricHub& hub) {
-  const ScaleChange change = protection_.overflow(result.squares, result.divisor);
+  const ScaleChange change =
+      protection_.overflow(result.squares, result.divisor, std::isfinite(result.loss));
   SkippedStepMetrics metrics;
   metrics.step = step;
   metrics.tensor = metrics.layer = result.outcome == StepOutcome::saturated ? "f16" : "loss";
