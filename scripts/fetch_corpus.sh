@@ -30,14 +30,14 @@ if ! (cd "$work" && apt-get download -q $packages >apt.log 2>&1); then
   echo "fetch_corpus: apt-get download failed; run 'apt-get update' and try again" >&2
   exit 3
 fi
-mkdir "$work/root"
-for package in "$work"/*.deb; do dpkg -x "$package" "$work/root"; done
+mkdir "$work/unpacked"
+for package in "$work"/*.deb; do dpkg -x "$package" "$work/unpacked"; done
 
 # A language's pages, by the two ways the packages spell it.
 pages() {
-  find "$work/root/usr/share/libreoffice/help/$1/text" \
-    "$work/root/usr/share/doc/debian-handbook/html/$1" -name '*.html' | sort
-  find "$work/root/usr/share/debian-reference" -name "*.$2.html" | sort
+  find "$work/unpacked/usr/share/libreoffice/help/$1/text" \
+    "$work/unpacked/usr/share/doc/debian-handbook/html/$1" -name '*.html' | sort
+  find "$work/unpacked/usr/share/debian-reference" -name "*.$2.html" | sort
 }
 pages en-US en | perl "$scripts/html_to_jsonl.pl" >"$work/english.jsonl"
 pages zh-CN zh-cn | perl "$scripts/html_to_jsonl.pl" 0.3 >"$work/chinese.jsonl"
