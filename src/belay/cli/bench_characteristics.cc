@@ -9,24 +9,17 @@
 #include "belay/base/log.h"
 #include "belay/base/parallel.h"
 #include "belay/cli/bench.h"
+#include "belay/cli/bench_program.h"
 #include "belay/machine/bandwidth.h"
 #include "belay/plan/characteristics.h"
-#include "belay/precision/arithmetic_config.h"
 #include "belay/train/planning.h"
 
 namespace belay {
 namespace {
 
 Plan plan_of(const CharacteristicsOptions& options) {
-  ProgramConfig config;
-  config.model = in_precision(preset_config(options.model), options.dtype);
-  config.micro_batch = options.batch;
-  config.seq_len = options.seq_len;
-  config.compute = options.dtype;
-  if (options.seq_len > config.model.seq_len) {
-    fail(ExitCode::usage, "--seq {} is longer than the {} positions of {}", options.seq_len,
-         config.model.seq_len, options.model);
-  }
+  const ProgramConfig config =
+      bench_program(options.model, options.batch, options.seq_len, options.dtype);
   const ParameterTable table = make_parameter_table(config.model);
   const auto device = make_device("cpu");
   PlanningOptions planning;

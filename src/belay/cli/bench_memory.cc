@@ -8,8 +8,8 @@
 
 #include "belay/base/error.h"
 #include "belay/cli/bench.h"
+#include "belay/cli/bench_program.h"
 #include "belay/cli/options.h"
-#include "belay/precision/arithmetic_config.h"
 #include "belay/train/plain_memory.h"
 #include "belay/train/planning.h"
 
@@ -36,15 +36,8 @@ struct Comparison {
 };
 
 Comparison compare(const Arguments& arguments) {
-  ProgramConfig config;
-  config.compute = parse_compute_dtype(arguments.dtype);
-  config.model = in_precision(preset_config(arguments.model), config.compute);
-  config.micro_batch = arguments.batch;
-  config.seq_len = arguments.seq_len;
-  if (config.seq_len > config.model.seq_len) {
-    fail(ExitCode::usage, "--seq {} is longer than the {} positions of {}", config.seq_len,
-         config.model.seq_len, arguments.model);
-  }
+  const ProgramConfig config = bench_program(arguments.model, arguments.batch, arguments.seq_len,
+                                             parse_compute_dtype(arguments.dtype));
   const ParameterTable table = make_parameter_table(config.model);
   const auto device = make_device("cpu");
   const DryStep step = dry_step(*device, table, config);

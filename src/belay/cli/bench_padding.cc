@@ -13,8 +13,8 @@
 #include "belay/base/error.h"
 #include "belay/base/philox.h"
 #include "belay/cli/bench.h"
+#include "belay/cli/bench_program.h"
 #include "belay/cli/options.h"
-#include "belay/precision/arithmetic_config.h"
 #include "belay/train/planning.h"
 #include "belay/train/step.h"
 
@@ -70,16 +70,8 @@ double median(std::vector<double> values) {
 }
 
 void run(const Arguments& a) {
-  ProgramConfig config;
-  const DType compute = parse_compute_dtype(a.dtype);
-  config.model = in_precision(preset_config(a.model), compute);
-  config.micro_batch = a.batch;
-  config.seq_len = a.seq_len;
-  config.compute = compute;
-  if (a.seq_len > config.model.seq_len) {
-    fail(ExitCode::usage, "--seq {} is longer than the {} positions of {}", a.seq_len,
-         config.model.seq_len, a.model);
-  }
+  const ProgramConfig config =
+      bench_program(a.model, a.batch, a.seq_len, parse_compute_dtype(a.dtype));
   const ParameterTable table = make_parameter_table(config.model);
   const auto device = make_device("cpu");
   PlanningOptions planning;

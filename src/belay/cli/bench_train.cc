@@ -13,10 +13,10 @@
 #include "belay/base/log.h"
 #include "belay/base/philox.h"
 #include "belay/cli/bench.h"
+#include "belay/cli/bench_program.h"
 #include "belay/cli/options.h"
 #include "belay/device/matmul_tune.h"
 #include "belay/plan/plan.h"
-#include "belay/precision/arithmetic_config.h"
 #include "belay/train/planning.h"
 #include "belay/train/step.h"
 
@@ -137,16 +137,8 @@ void print_ops(const Plan& plan) {
 }
 
 void run(const Arguments& a) {
-  const DType compute = parse_compute_dtype(a.dtype);
-  ProgramConfig config;
-  config.model = in_precision(preset_config(a.model), compute);
-  config.micro_batch = a.batch;
-  config.seq_len = a.seq_len;
-  config.compute = compute;
-  if (a.seq_len > config.model.seq_len) {
-    fail(ExitCode::usage, "--seq {} is longer than the {} positions of {}", a.seq_len,
-         config.model.seq_len, a.model);
-  }
+  const ProgramConfig config =
+      bench_program(a.model, a.batch, a.seq_len, parse_compute_dtype(a.dtype));
   const ParameterTable table = make_parameter_table(config.model);
   const auto device = make_device("cpu");
   PlanningOptions planning;
