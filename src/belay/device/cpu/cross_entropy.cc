@@ -17,6 +17,7 @@
 #include "belay/base/simd_targets.h"
 #include "hwy/foreach_target.h"
 #include "belay/device/cpu/simd_math.h"
+#include "belay/device/cpu/simd_pack.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
