@@ -23,9 +23,11 @@ void Linear::backward(const Pass& pass, const Tensor& src, const Tensor& d_dst,
                       const Tensor& d_src) const {
   const Tensor grad = pass.parameters.grad(weight);
   launch(pass.lane, MatmulArgs{d_dst, src, {}, grad, true, false, true});
+  pass.gradient_ready(weight);
   if (bias >= 0) {
     launch(pass.lane, ColumnSumArgs{d_dst, pass.parameters.grad(bias),
                                     pass.inside(pass.protection.reductions)});
+    pass.gradient_ready(bias);
   }
   if (!d_src.empty()) {
     const Tensor w = pass.parameters.weight(weight);

@@ -46,6 +46,8 @@ void Norm::backward(const Pass& pass, const Saved& saved, const Tensor& d_dst, c
   args.d_weight = pass.parameters.grad(weight);
   args.d_bias = bias < 0 ? Tensor{} : pass.parameters.grad(bias);
   launch(pass.lane, args);
+  pass.gradient_ready(weight);
+  pass.gradient_ready(bias);
 }
 
 }  // namespace belay

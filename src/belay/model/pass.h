@@ -30,6 +30,14 @@ struct Protection {
   bool reductions = true;  // sums over rows: the gradients of biases
 };
 
+// Hears of each parameter, by its index in the table, when a backward pass has launched the last
+// addition to its gradient: once per pass. What it launches then finds the gradient in the caches.
+class GradientListener {
+ public:
+  virtual ~GradientListener() = default;
+  virtual void gradient_ready(int parameter) = 0;
+};
+
 struct Pass {
   Lane& lane;
   const ParameterStore& parameters;
@@ -43,6 +51,12 @@ struct Pass {
   // The loss is multiplied by this before backward, a power of two; gradients carry the factor.
   float loss_multiplier = 1.0F;
   Protection protection{};
+  GradientListener* listener = nullptr;  // of a pass whose gradients are complete after it
+
+  // `parameter` may be -1: a layer without it.
+  void gradient_ready(int parameter) const {
+    if (listener != nullptr && parameter >= 0) listener->gradient_ready(parameter);
+  }
 
   [[nodiscard]] DType dtype() const { return parameters.compute(); }
   // For an operator whose protection is switched so.

@@ -76,6 +76,7 @@ void Transformer::all_logits(const Pass& pass, Activations& kept, const Tensor& 
 
 void Transformer::backward(const Pass& pass, const Activations& kept) const {
   pass.lane.set_tag("backward");
+  if (head_.weight != embedding_) pass.gradient_ready(head_.weight);
   const ArenaScope scope(pass.scratch);
   const Tensor d_x = pass.temporary(kept.normed.shape);
   final_norm_.backward(pass, kept.final_norm, kept.d_normed, d_x, false);
@@ -94,6 +95,8 @@ void Transformer::backward(const Pass& pass, const Activations& kept) const {
     args.d_positions_table = pass.parameters.grad(positions_);
   }
   launch(pass.lane, args);
+  pass.gradient_ready(embedding_);
+  pass.gradient_ready(positions_);
 }
 
 std::vector<KvCache> Transformer::make_caches(Arena& arena, DType dtype,

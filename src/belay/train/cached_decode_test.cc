@@ -33,7 +33,7 @@ TEST(GeneratorTest, CachedLogitsEqualUncachedOnes) {
     std::fill(only_last.targets.begin(), only_last.targets.end() - 1, -1);
     Lane& lane = run.program->lane();
     run.program->clear_loss(lane);
-    run.program->run_micro_batch(lane, only_last.micro().host, 0, 0, false);
+    run.program->run_micro_batch(lane, only_last.micro().host, {0, 0}, false);
     double sum = 0;
     for (const float logit : whole) sum += std::exp(static_cast<double>(logit));
     const auto target = static_cast<std::size_t>(only_last.targets.back());

@@ -23,7 +23,7 @@ EvaluationResult evaluate(Program& program, const data::Dataset& dataset,
   EvaluationResult result;
   for (std::int64_t index = 0; index < batches; ++index) {
     const data::Batch& batch = loader.next();
-    program.run_micro_batch(lane, adapter.adapt(batch), 0, 0, false);
+    program.run_micro_batch(lane, adapter.adapt(batch), {0, 0}, false);
     lane.wait();
     result.tokens += batch.counted;
   }

@@ -22,6 +22,23 @@ std::size_t sums_bytes(const ParameterTable& table) {
 
 }  // namespace
 
+// Looks at each gradient once it is complete: the norm for clipping, and whether it is finite.
+class Program::SquaresOfGradients : public GradientListener {
+ public:
+  SquaresOfGradients(Lane& lane, const ParameterStore& store, void* sums)
+      : lane_(lane), store_(store), sums_(static_cast<std::byte*>(sums)) {}
+
+  void gradient_ready(int parameter) override {
+    void* sum = sums_ + static_cast<std::size_t>(parameter) * sizeof(double);
+    launch(lane_, SumOfSquaresArgs{store_.grad(parameter), {sum, DType::f64, {1}}});
+  }
+
+ private:
+  Lane& lane_;
+  const ParameterStore& store_;
+  std::byte* sums_;
+};
+
 Program::Program(Device& device, const ParameterTable& table, const ProgramConfig& config,
                  const ArenaSizes& sizes)
     : config_(config),
@@ -55,8 +72,12 @@ PassInputs Program::inputs(std::int64_t rows) const {
   return {rows, config_.seq_len, tensor(0), tensor(1), tensor(2), tensor(3)};
 }
 
-void Program::run_micro_batch(Lane& lane, const HostBatch& batch, std::uint32_t step,
-                              std::uint64_t first_row, bool train) {
+void* Program::squares_address() const {
+  return static_cast<std::byte*>(sums_memory_->address()) + kAlignment;
+}
+
+void Program::run_micro_batch(Lane& lane, const HostBatch& batch, const MicroBatchPlace& place,
+                              bool train) {
   BELAY_CHECK(batch.rows >= 1 && batch.rows <= config_.micro_batch);
   saved_.release(0);
   scratch_.release(0);
@@ -65,8 +86,8 @@ void Program::run_micro_batch(Lane& lane, const HostBatch& batch, std::uint32_t 
             saved_,
             scratch_,
             inputs(batch.rows),
-            {config_.seed, step, 0},
-            first_row,
+            {config_.seed, place.step, 0},
+            place.first_row,
             train,
             loss_multiplier_,
             config_.protection};
@@ -80,7 +101,10 @@ void Program::run_micro_batch(Lane& lane, const HostBatch& batch, std::uint32_t 
   const Tensor nll{nll_base, DType::f32, {pass.inputs.token_count()}};
   model_->forward(pass, activations_, nll);
   launch(lane, SumArgs{nll, {sums_memory_->address(), DType::f64, {1}}});
-  if (train) model_->backward(pass, activations_);
+  if (!train) return;
+  SquaresOfGradients squares(lane, store_, squares_address());
+  if (place.last) pass.listener = &squares;
+  model_->backward(pass, activations_);
 }
 
 void Program::clear_loss(Lane& lane) {
@@ -93,20 +117,9 @@ double Program::read_loss(Lane& lane) {
   return host_sums_[0];
 }
 
-void Program::launch_gradient_squares(Lane& lane) {
-  lane.set_tag("optimizer");
-  auto* sums = static_cast<std::byte*>(sums_memory_->address()) + kAlignment;
-  for (int index = 0; index < table_.size(); ++index) {
-    void* sum = sums + static_cast<std::size_t>(index) * sizeof(double);
-    launch(lane, SumOfSquaresArgs{store_.grad(index), {sum, DType::f64, {1}}});
-  }
-}
-
 std::span<const double> Program::read_gradient_squares(Lane& lane) {
-  launch_gradient_squares(lane);
   const auto count = static_cast<std::size_t>(table_.size());
-  const auto* sums = static_cast<const std::byte*>(sums_memory_->address()) + kAlignment;
-  lane.copy_out(host_sums_.data(), sums, count * sizeof(double));
+  lane.copy_out(host_sums_.data(), squares_address(), count * sizeof(double));
   lane.wait();
   return {host_sums_.data(), count};
 }
@@ -154,9 +167,8 @@ void Program::record_step(Lane& lane) {
   HostBatch batch;
   batch.rows = config_.micro_batch;
   clear_loss(lane);
-  run_micro_batch(lane, batch, 1, 0, config_.train);
+  run_micro_batch(lane, batch, {}, config_.train);
   if (!config_.train) return;
-  launch_gradient_squares(lane);
   update(lane, {});
 }
 

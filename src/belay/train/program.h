@@ -36,6 +36,13 @@ struct HostBatch {
   const std::int32_t* doc_begin = nullptr;
 };
 
+// `step` and `first_row`, of the global batch, key dropout.
+struct MicroBatchPlace {
+  std::uint32_t step = 1;
+  std::uint64_t first_row = 0;
+  bool last = true;  // of the step
+};
+
 struct UpdateSettings {
   double lr = 0;
   double beta1 = 0.9;
@@ -59,15 +66,17 @@ class Program {
   [[nodiscard]] const ProgramConfig& config() const { return config_; }
 
   // Uploads the batch and runs forward (and backward when train) on `lane`; rows <= micro_batch.
-  // Losses of counted tokens are added to the loss sum. `step` and `first_row` key dropout.
-  void run_micro_batch(Lane& lane, const HostBatch& batch, std::uint32_t step,
-                       std::uint64_t first_row, bool train);
+  // Losses of counted tokens are added to the loss sum. The last micro-batch of a step takes the
+  // sum of squares of every gradient as soon as it is complete.
+  void run_micro_batch(Lane& lane, const HostBatch& batch, const MicroBatchPlace& place,
+                       bool train);
   // What later micro-batches multiply their losses by before backward (not what read_loss adds up).
   void set_loss_multiplier(double multiplier) { loss_multiplier_ = static_cast<float>(multiplier); }
   void clear_loss(Lane& lane);
   // Waits; the sum of the token losses since clear_loss.
   double read_loss(Lane& lane);
-  // Waits; the sum of squares of each parameter's gradient, in table order. The view stays valid.
+  // Waits; the sum of squares of each parameter's gradient, in table order, as of the last
+  // micro-batch. The view stays valid.
   std::span<const double> read_gradient_squares(Lane& lane);
   void update(Lane& lane, const UpdateSettings& settings);
   void clear_gradients(Lane& lane);
@@ -81,7 +90,8 @@ class Program {
   [[nodiscard]] std::size_t input_bytes() const;  // inputs, losses and sums
 
  private:
-  void launch_gradient_squares(Lane& lane);
+  class SquaresOfGradients;
+  [[nodiscard]] void* squares_address() const;
   [[nodiscard]] PassInputs inputs(std::int64_t rows) const;
 
   ProgramConfig config_;

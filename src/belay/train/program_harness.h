@@ -77,8 +77,9 @@ class ProgramHarness {
   double loss_sum(const TestBatch& batch, std::int64_t rows_at_once, bool train) {
     program_->clear_loss(lane());
     for (std::int64_t row = 0; row < batch.rows; row += rows_at_once) {
-      program_->run_micro_batch(lane(), batch.host(row, rows_at_once), 1,
-                                static_cast<std::uint64_t>(row), train);
+      program_->run_micro_batch(
+          lane(), batch.host(row, rows_at_once),
+          {1, static_cast<std::uint64_t>(row), row + rows_at_once >= batch.rows}, train);
       lane().wait();
     }
     return program_->read_loss(lane());

@@ -51,7 +51,9 @@ StepResult Stepper::run_counted(std::int64_t step, std::int64_t updates,
   for (std::int64_t micro = 0; micro < accumulation_; ++micro) {
     const MicroBatch batch = source();
     if (watch_ != nullptr) watch_->begin(step, micro);
-    program_.run_micro_batch(lane, batch.host, static_cast<std::uint32_t>(step), first_row, true);
+    program_.run_micro_batch(
+        lane, batch.host, {static_cast<std::uint32_t>(step), first_row, micro + 1 == accumulation_},
+        true);
     lane.wait();  // the source may reuse its memory
     first_row += static_cast<std::uint64_t>(batch.host.rows);
     result.counted += batch.counted;

@@ -130,7 +130,7 @@ class StressRun {
     program_->clear_loss(lane);
     for (std::int64_t batch = 0; batch < kEvaluationBatches; ++batch) {
       tokens_.fill(kFirstEvaluationBatch + static_cast<std::uint32_t>(batch), kRows, kSeqLen);
-      program_->run_micro_batch(lane, tokens_.batch(), 0, 0, false);
+      program_->run_micro_batch(lane, tokens_.batch(), {0, 0}, false);
       lane.wait();
     }
     result_.val_loss =
