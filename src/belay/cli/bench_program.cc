@@ -1,6 +1,6 @@
 #include "belay/cli/bench_program.h"
 
-#include "belay/base/error.h"
+#include "belay/base/log.h"
 #include "belay/precision/arithmetic_config.h"
 
 namespace belay {
@@ -13,8 +13,8 @@ ProgramConfig bench_program(const std::string& model, std::int64_t batch, std::i
   config.seq_len = seq_len;
   config.compute = compute;
   if (seq_len > config.model.seq_len) {
-    fail(ExitCode::usage, "--seq {} is longer than the {} positions of {}", seq_len,
-         config.model.seq_len, model);
+    log::info("{} has {} positions; measured with {}", model, config.model.seq_len, seq_len);
+    config.model.seq_len = seq_len;
   }
   return config;
 }

@@ -168,6 +168,7 @@ void run(const Arguments& a) {
       {"dtype", a.dtype},
       {"batch", a.batch},
       {"seq", a.seq_len},
+      {"positions", config.model.seq_len},
       {"steps", a.steps},
       {"step_ms", step_ms},
       {"best_step_ms", measured.step_ms.front()},
@@ -199,7 +200,7 @@ void add_bench_train(CLI::App& bench) {
       ->add_option("--model", a->model, fmt::format("One of {}", fmt::join(preset_names(), ", ")))
       ->capture_default_str();
   command->add_option("--batch", a->batch, "Rows")->check(above_zero())->capture_default_str();
-  command->add_option("--seq", a->seq_len, "Tokens per row")
+  command->add_option("--seq", a->seq_len, "Tokens per row; a model with fewer positions gets more")
       ->check(above_zero())
       ->capture_default_str();
   command->add_option("--dtype", a->dtype, "f32, bf16 or f16")->capture_default_str();
