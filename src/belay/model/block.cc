@@ -151,30 +151,30 @@ void Block::backward(const Pass& pass, const Saved& saved, const Tensor& d_x) co
 }
 
 Block::Stream Block::decode(const Pass& pass, const Stream& stream, const Tensor& delta,
-                            const KvCache& cache) const {
+                            const Tensor& pool, const CacheAccess& access) const {
   const LayerScope layer(pass.lane, layer_);
   const std::int64_t tokens = stream.residual.dim(0);
   const std::int64_t q_width = config_.heads * config_.head_dim;
   const std::int64_t kv_width = config_.kv_heads * config_.head_dim;
-  const std::int64_t end = cache.length + tokens;
 
   const Tensor normed = pass.temporary({tokens, config_.hidden});
   const Norm::Saved norm1 = norm1_.forward(pass, stream.residual, stream.delta, normed);
-  const Tensor q = pass.temporary({tokens, q_width});
-  qkv_.forward(pass, normed, q, 0, q_width);
-  const Tensor fresh = cache.rows.rows(cache.length, end);
-  qkv_.forward(pass, normed, fresh, q_width, q_width + 2 * kv_width);
-  rotate(pass, columns(q, 0, q_width), false);
-  rotate(pass, columns(fresh, 0, kv_width), false);
+  const Tensor qkv = pass.temporary({tokens, config_.qkv_width()});
+  qkv_.forward(pass, normed, qkv);
+  rotate(pass, columns(qkv, 0, q_width + kv_width), false);
+  launch(pass.lane, ScatterRowsArgs{columns(qkv, q_width, config_.qkv_width()),
+                                    columns(pool, 0, 2 * kv_width), access.rows});
 
-  const Tensor seen = cache.rows.rows(0, end);
   AttentionForwardArgs attention;
-  attention.shape = attention_shape(1, tokens, end);
-  attention.q = columns(q, 0, q_width);
-  attention.k = columns(seen, 0, kv_width);
-  attention.v = columns(seen, kv_width, 2 * kv_width);
+  attention.shape = attention_shape(pass.inputs.rows, pass.inputs.seq_len, access.longest);
+  attention.q = columns(qkv, 0, q_width);
+  attention.k = columns(pool, 0, kv_width);
+  attention.v = columns(pool, kv_width, 2 * kv_width);
   attention.dst = pass.temporary({tokens, q_width});
   attention.inside = pass.inside(pass.protection.softmax);
+  attention.block_table = access.block_table;
+  attention.block_tokens = access.block_tokens;
+  attention.kv_lengths = access.lengths;
   launch(pass.lane, attention);
 
   const Tensor attention_out = pass.temporary({tokens, config_.hidden});

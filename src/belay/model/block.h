@@ -4,16 +4,11 @@
 //   x2 = x1 + o;            d = down(act(up(norm2(x2))))
 // The layer hands on (x2, d); the next norm adds them, fused.
 
+#include "belay/model/kv_cache.h"
 #include "belay/model/linear.h"
 #include "belay/model/norm.h"
 
 namespace belay {
-
-// Keys and values of earlier tokens of one sequence, for generation.
-struct KvCache {
-  Tensor rows;              // [seq_len, 2 * kv_heads * head_dim]: k | v
-  std::int64_t length = 0;  // tokens before the present ones
-};
 
 class Block {
  public:
@@ -40,9 +35,10 @@ class Block {
   Stream forward(const Pass& pass, const Stream& stream, const Tensor& delta, Saved& saved) const;
   // d_x: gradient of (residual + delta) behind the layer; becomes that in front of it, in place.
   void backward(const Pass& pass, const Saved& saved, const Tensor& d_x) const;
-  // The forward pass of one sequence whose earlier keys and values are in the cache; nothing kept.
-  Stream decode(const Pass& pass, const Stream& stream, const Tensor& delta,
-                const KvCache& cache) const;
+  // The forward pass of sequences whose earlier keys and values are in this layer's pool of the
+  // cache, where the new ones go too, keys rotated; nothing kept.
+  Stream decode(const Pass& pass, const Stream& stream, const Tensor& delta, const Tensor& pool,
+                const CacheAccess& access) const;
 
  private:
   [[nodiscard]] AttentionShape attention_shape(std::int64_t rows, std::int64_t q_len,

@@ -8,14 +8,9 @@ Linear Linear::find(const ParameterTable& table, const std::string& name) {
   return linear;
 }
 
-void Linear::forward(const Pass& pass, const Tensor& src, const Tensor& dst, std::int64_t row_begin,
-                     std::int64_t row_end) const {
-  Tensor w = pass.parameters.weight(weight);
-  Tensor b = bias < 0 ? Tensor{} : pass.parameters.weight(bias);
-  if (row_end >= 0) {
-    w = w.rows(row_begin, row_end);
-    if (!b.empty()) b = b.rows(row_begin, row_end);
-  }
+void Linear::forward(const Pass& pass, const Tensor& src, const Tensor& dst) const {
+  const Tensor w = pass.parameters.weight(weight);
+  const Tensor b = bias < 0 ? Tensor{} : pass.parameters.weight(bias);
   launch(pass.lane, MatmulArgs{src, w, b, dst, false, true, false});
 }
 

@@ -13,10 +13,8 @@ struct Linear {
   // "<name>.weight" and, where the table has it, "<name>.bias".
   static Linear find(const ParameterTable& table, const std::string& name);
 
-  // src [tokens, in] -> dst [tokens, out]. Rows [row_begin, row_end) of the weight only (all: 0,
-  // -1).
-  void forward(const Pass& pass, const Tensor& src, const Tensor& dst, std::int64_t row_begin = 0,
-               std::int64_t row_end = -1) const;
+  // src [tokens, in] -> dst [tokens, out].
+  void forward(const Pass& pass, const Tensor& src, const Tensor& dst) const;
   // Adds to the parameter gradients; overwrites d_src unless it is empty.
   void backward(const Pass& pass, const Tensor& src, const Tensor& d_dst,
                 const Tensor& d_src) const;

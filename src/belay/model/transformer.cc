@@ -99,16 +99,7 @@ void Transformer::backward(const Pass& pass, const Activations& kept) const {
   pass.gradient_ready(positions_);
 }
 
-std::vector<KvCache> Transformer::make_caches(Arena& arena, DType dtype,
-                                              std::int64_t length) const {
-  std::vector<KvCache> caches;
-  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
-    caches.push_back({arena.allocate(dtype, {length, 2 * config_.kv_heads * config_.head_dim}), 0});
-  }
-  return caches;
-}
-
-void Transformer::decode(const Pass& pass, std::vector<KvCache>& caches,
+void Transformer::decode(const Pass& pass, const KvCache& cache, const CacheAccess& access,
                          const Tensor& logits) const {
   pass.lane.set_tag("decode");
   const std::int64_t tokens = pass.inputs.token_count();
@@ -120,8 +111,7 @@ void Transformer::decode(const Pass& pass, std::vector<KvCache>& caches,
   const std::array<Tensor, 2> deltas{pass.temporary(shape), pass.temporary(shape)};
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
     const ArenaScope layer_scope(pass.scratch);
-    stream = blocks_[layer].decode(pass, stream, deltas[layer % 2], caches[layer]);
-    caches[layer].length += tokens;
+    stream = blocks_[layer].decode(pass, stream, deltas[layer % 2], cache.pool(layer), access);
   }
   const Tensor normed = pass.temporary(shape);
   final_norm_.forward(pass, stream.residual, stream.delta, normed);

@@ -37,12 +37,11 @@ class Transformer {
   // Adds the gradient of the sum of the losses to every parameter's gradient.
   void backward(const Pass& pass, const Activations& kept) const;
 
-  // Next-token logits [last rows only or all, vocab] of one sequence with cached keys and values;
-  // advances the caches. pass.inputs holds the new tokens (rows 1) and their positions.
-  void decode(const Pass& pass, std::vector<KvCache>& caches, const Tensor& logits) const;
-  // Empty caches, one per layer, in `arena`.
-  [[nodiscard]] std::vector<KvCache> make_caches(Arena& arena, DType dtype,
-                                                 std::int64_t length) const;
+  // Next-token logits behind the last logits.dim(0) tokens of the pass, [those, vocab]. pass.inputs
+  // holds the new tokens, for which the cache has room, and their positions; their keys and values
+  // go into the cache.
+  void decode(const Pass& pass, const KvCache& cache, const CacheAccess& access,
+              const Tensor& logits) const;
 
   // Logits [tokens, vocab] f32 of a whole micro-batch (no cache), for checks.
   void all_logits(const Pass& pass, Activations& kept, const Tensor& logits) const;

@@ -21,6 +21,7 @@ constexpr std::pair<std::string_view, Unit> kUnits[] = {
     {NormForwardArgs::kName, Unit::vector},
     {NormBackwardArgs::kName, Unit::vector},
     {RotaryArgs::kName, Unit::vector},
+    {ScatterRowsArgs::kName, Unit::copy},
     {ActivationForwardArgs::kName, Unit::vector},
     {ActivationBackwardArgs::kName, Unit::vector},
     {CrossEntropyArgs::kName, Unit::vector},

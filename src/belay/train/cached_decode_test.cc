@@ -10,6 +10,13 @@
 namespace belay {
 namespace {
 
+KvCacheConfig cache_for(std::int64_t tokens) {
+  KvCacheConfig cache;
+  cache.block_tokens = 3;
+  cache.max_tokens = tokens;
+  return cache;
+}
+
 // Logits with cached keys and values equal those of the whole sequence at once, however the
 // sequence is fed.
 TEST(GeneratorTest, CachedLogitsEqualUncachedOnes) {
@@ -19,8 +26,8 @@ TEST(GeneratorTest, CachedLogitsEqualUncachedOnes) {
     const testing::TinyBatch batch(model, 1);
     const std::span<const std::int32_t> tokens = batch.tokens;
 
-    Generator once(*run.device, model, run.program->parameters(), 16);
-    Generator pieces(*run.device, model, run.program->parameters(), 16);
+    Generator once(*run.device, model, run.program->parameters(), cache_for(16));
+    Generator pieces(*run.device, model, run.program->parameters(), cache_for(16));
     const std::span<const float> whole = once.feed(tokens);
     pieces.feed(tokens.first(5));
     std::span<const float> last;
@@ -45,7 +52,7 @@ TEST(GeneratorTest, CachedLogitsEqualUncachedOnes) {
 TEST(GeneratorTest, RefusesMoreTokensThanTheModelTakes) {
   const ModelConfig model = testing::tiny_model(Family::gpt2, 8);
   const testing::TinyRun run(model, 1);
-  Generator generator(*run.device, model, run.program->parameters(), 100);
+  Generator generator(*run.device, model, run.program->parameters(), cache_for(100));
   const std::vector<std::int32_t> tokens(9, 1);
   EXPECT_THROW(generator.feed(tokens), Error);
   generator.feed(std::span(tokens).first(8));

@@ -19,12 +19,14 @@ struct AttentionCase {
   std::int64_t head_dim;
   bool documents;
   std::int64_t misalignment;
+  std::int64_t block_tokens = 0;  // above 0: keys in blocks, batch rows of different lengths
 };
 
 std::string name_of_case(const AttentionCase& c) {
-  return fmt::format("{} batch {} {} of {} heads {}/{} dim {}{}{}", name_of(c.dtype), c.batch,
+  return fmt::format("{} batch {} {} of {} heads {}/{} dim {}{}{}{}", name_of(c.dtype), c.batch,
                      c.q_len, c.kv_len, c.heads, c.kv_heads, c.head_dim,
                      c.documents ? " documents" : "",
+                     c.block_tokens != 0 ? fmt::format(" blocks of {}", c.block_tokens) : "",
                      c.misalignment != 0 ? fmt::format(" from {}", c.misalignment) : "");
 }
 
@@ -46,6 +48,9 @@ std::vector<AttentionCase> forward_only() {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     cases.push_back({dtype, 2, 1, 33, 4, 2, 16, false, 0});
     cases.push_back({dtype, 1, 5, 50, 2, 1, 64, true, 1});
+    cases.push_back({dtype, 3, 1, 70, 4, 2, 24, false, 1, 16});
+    cases.push_back({dtype, 2, 9, 75, 2, 1, 32, true, 0, 7});
+    cases.push_back({dtype, 2, 70, 131, 3, 3, 40, false, 3, 16});
   }
   return cases;
 }
@@ -60,12 +65,37 @@ AttentionShape shape_of(const AttentionCase& c) {
           static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.head_dim)))};
 }
 
+// With blocks, every batch row after the first has 3 keys less than the one before.
+std::int64_t keys_of_row(const AttentionCase& c, std::int64_t batch) {
+  return c.block_tokens == 0 ? c.kv_len : std::max(c.q_len, c.kv_len - 3 * batch);
+}
+
 // Documents of 13 tokens: the first visible key of each query.
 Values document_starts(const AttentionCase& c) {
   return [c](std::int64_t i, double) {
-    const std::int64_t position = c.kv_len - c.q_len + i % c.q_len;
+    const std::int64_t position = keys_of_row(c, i / c.q_len) - c.q_len + i % c.q_len;
     return static_cast<double>(position / 13 * 13);
   };
+}
+
+constexpr std::int64_t kSpareBlocks = 2;  // of the pool, used by nobody
+
+std::int64_t blocks_of_row(const AttentionCase& c) {
+  return (c.kv_len + c.block_tokens - 1) / c.block_tokens;
+}
+
+// Blocks are dealt to the batch rows in turn, from the last of the pool on.
+void add_blocks(CaseMemory& memory, const AttentionCase& c, AttentionForwardArgs& args) {
+  const std::int64_t width = blocks_of_row(c);
+  const std::int64_t last = c.batch * width + kSpareBlocks - 1;
+  args.block_tokens = c.block_tokens;
+  args.block_table = memory.input(
+      "block_table", DType::i32, {c.batch, width}, [=, batch = c.batch](std::int64_t i, double) {
+        return static_cast<double>(last - i % width * batch - i / width);
+      });
+  args.kv_lengths = memory.input("kv_lengths", DType::i32, {c.batch}, [c](std::int64_t i, double) {
+    return static_cast<double>(keys_of_row(c, i));
+  });
 }
 
 struct Operands {
@@ -88,9 +118,12 @@ Operands operands(CaseMemory& memory, const AttentionCase& c, bool written,
     return {qkv, columns(qkv, 0, q_width), columns(qkv, q_width, q_width + kv_width),
             columns(qkv, q_width + kv_width, q_width + 2 * kv_width)};
   }
+  const std::int64_t kv_rows = c.block_tokens == 0
+                                   ? c.batch * c.kv_len
+                                   : (c.batch * blocks_of_row(c) + kSpareBlocks) * c.block_tokens;
   const Tensor q = add("q", {c.batch * c.q_len, q_width});
-  const Tensor k = add("k", {c.batch * c.kv_len, kv_width});
-  const Tensor v = add("v", {c.batch * c.kv_len, kv_width});
+  const Tensor k = add("k", {kv_rows, kv_width});
+  const Tensor v = add("v", {kv_rows, kv_width});
   return {{}, columns(q, 0, q_width), columns(k, 0, kv_width), columns(v, 0, kv_width)};
 }
 
@@ -105,6 +138,7 @@ AttentionForwardArgs forward(CaseMemory& memory, const AttentionCase& c) {
   if (c.documents) {
     args.doc_begin = memory.input("doc_begin", DType::i32, {c.batch * c.q_len}, document_starts(c));
   }
+  if (c.block_tokens != 0) add_blocks(memory, c, args);
   args.dst = memory.output("dst", c.dtype, {c.batch * c.q_len, c.heads * c.head_dim});
   args.lse = memory.output("lse", DType::f32, {c.batch, c.heads, c.q_len});
   return args;
@@ -282,6 +316,28 @@ std::vector<OpCase<RotaryArgs>> cases_of(OpTag<RotaryArgs>) {
                          c.misalignment != 0 ? fmt::format(" from {}", c.misalignment) : ""),
              [c](CaseMemory& memory) { return build_rotary(memory, c); }});
       }
+    }
+  }
+  return cases;
+}
+
+std::vector<OpCase<ScatterRowsArgs>> cases_of(OpTag<ScatterRowsArgs>) {
+  std::vector<OpCase<ScatterRowsArgs>> cases;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const std::int64_t rows : {1, 3, 70}) {
+      cases.push_back({fmt::format("{} {} rows", name_of(dtype), rows), [=](CaseMemory& memory) {
+                         memory.set_misalignment(1);
+                         const Tensor src = memory.input("src", dtype, {rows, 21});
+                         const Tensor dst = memory.inout("dst", dtype, {2 * rows + 1, 24});
+                         ScatterRowsArgs args;
+                         args.src = columns(src, 4, 21);
+                         args.dst = columns(dst, 2, 19);
+                         args.index =
+                             memory.input("index", DType::i32, {rows}, [=](std::int64_t i, double) {
+                               return static_cast<double>(2 * (rows - i) - i % 2);
+                             });
+                         return args;
+                       }});
     }
   }
   return cases;

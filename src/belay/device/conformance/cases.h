@@ -17,6 +17,7 @@ std::vector<OpCase<NormBackwardArgs>> cases_of(OpTag<NormBackwardArgs>);
 std::vector<OpCase<AttentionForwardArgs>> cases_of(OpTag<AttentionForwardArgs>);
 std::vector<OpCase<AttentionBackwardArgs>> cases_of(OpTag<AttentionBackwardArgs>);
 std::vector<OpCase<RotaryArgs>> cases_of(OpTag<RotaryArgs>);
+std::vector<OpCase<ScatterRowsArgs>> cases_of(OpTag<ScatterRowsArgs>);
 std::vector<OpCase<ActivationForwardArgs>> cases_of(OpTag<ActivationForwardArgs>);
 std::vector<OpCase<ActivationBackwardArgs>> cases_of(OpTag<ActivationBackwardArgs>);
 std::vector<OpCase<CrossEntropyArgs>> cases_of(OpTag<CrossEntropyArgs>);

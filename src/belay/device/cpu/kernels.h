@@ -14,6 +14,7 @@ Candidates<Args> cpu_candidates(OpTag<Args> tag) {
 Candidates<AttentionForwardArgs> cpu_candidates(OpTag<AttentionForwardArgs>);
 Candidates<AttentionBackwardArgs> cpu_candidates(OpTag<AttentionBackwardArgs>);
 Candidates<RotaryArgs> cpu_candidates(OpTag<RotaryArgs>);
+Candidates<ScatterRowsArgs> cpu_candidates(OpTag<ScatterRowsArgs>);
 Candidates<MatmulArgs> cpu_candidates(OpTag<MatmulArgs> tag);
 // Fused kernels (norm.cc, activation.cc, cross_entropy.cc, adamw.cc, embedding.cc, elementwise.cc,
 // dropout.cc, reduce.cc).

@@ -17,11 +17,11 @@ namespace belay {
 template <class... Args>
 struct OpList {};
 
-using AllOps =
-    OpList<MatmulArgs, EmbeddingForwardArgs, EmbeddingBackwardArgs, NormForwardArgs,
-           NormBackwardArgs, AttentionForwardArgs, AttentionBackwardArgs, RotaryArgs,
-           ActivationForwardArgs, ActivationBackwardArgs, CrossEntropyArgs, AdamwArgs,
-           SumOfSquaresArgs, FillArgs, CastArgs, AddArgs, DropoutArgs, ColumnSumArgs, SumArgs>;
+using AllOps = OpList<MatmulArgs, EmbeddingForwardArgs, EmbeddingBackwardArgs, NormForwardArgs,
+                      NormBackwardArgs, AttentionForwardArgs, AttentionBackwardArgs, RotaryArgs,
+                      ScatterRowsArgs, ActivationForwardArgs, ActivationBackwardArgs,
+                      CrossEntropyArgs, AdamwArgs, SumOfSquaresArgs, FillArgs, CastArgs, AddArgs,
+                      DropoutArgs, ColumnSumArgs, SumArgs>;
 
 template <class List>
 struct KernelTableOf;

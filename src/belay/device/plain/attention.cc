@@ -65,6 +65,7 @@ void fill_heads(const Args& args, const Heads& heads) {
 }  // namespace
 
 Composition compose(const Bench& bench, const AttentionForwardArgs& args) {
+  BELAY_CHECK(args.block_table.empty() && args.kv_lengths.empty());
   Composition composition;
   Workbench work(bench, composition);
   const AttentionShape s = args.shape;

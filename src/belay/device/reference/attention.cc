@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "belay/base/parallel.h"
+#include "belay/device/key_rows.h"
 #include "belay/device/reference/element.h"
 #include "belay/device/reference/kernels.h"
 
@@ -17,18 +18,21 @@ struct Query {
   double lse;
 };
 
+// key_row(j): the row of k that holds key j.
+template <class KeyRow>
 Query attend(const AttentionShape& shape, const Rows& q, const Rows& k, const Tensor& doc_begin,
-             std::int64_t batch, std::int64_t head, std::int64_t i, Inside inside) {
+             std::int64_t batch, std::int64_t head, std::int64_t i, std::int64_t kv_len,
+             Inside inside, const KeyRow& key_row) {
   const std::int64_t row = batch * shape.q_len + i;
   const std::int64_t kv_head = head / (shape.heads / shape.kv_heads);
   Query query{doc_begin.empty() ? 0 : doc_begin.as<std::int32_t>()[row], {}, 0};
-  const std::int64_t last = shape.kv_len - shape.q_len + i;
+  const std::int64_t last = kv_len - shape.q_len + i;
   double largest = -INFINITY;
   for (std::int64_t j = query.begin; j <= last; ++j) {
     double score = 0;
     for (std::int64_t d = 0; d < shape.head_dim; ++d) {
       score += load(q, row, head * shape.head_dim + d) *
-               load(k, batch * shape.kv_len + j, kv_head * shape.head_dim + d);
+               load(k, key_row(j), kv_head * shape.head_dim + d);
     }
     query.p.push_back(kept_inside(score, q.dtype, inside) * static_cast<double>(shape.scale));
     largest = std::max(largest, query.p.back());
@@ -48,14 +52,17 @@ void run_reference(const AttentionForwardArgs& args, KernelContext&) {
     const std::int64_t batch = piece / s.heads;
     const std::int64_t head = piece % s.heads;
     const std::int64_t kv_head = head / (s.heads / s.kv_heads);
+    const KeyRows keys(args, batch);
+    const auto key_row = [&](std::int64_t key) { return keys.row(key); };
     for (std::int64_t i = 0; i < s.q_len; ++i) {
-      const Query query = attend(s, args.q, args.k, args.doc_begin, batch, head, i, args.inside);
+      const Query query = attend(s, args.q, args.k, args.doc_begin, batch, head, i, keys.count(),
+                                 args.inside, key_row);
       if (!args.lse.empty()) store(args.lse, piece * s.q_len + i, query.lse);
       for (std::int64_t d = 0; d < s.head_dim; ++d) {
         double sum = 0;
         for (std::size_t j = 0; j < query.p.size(); ++j) {
-          const std::int64_t key = batch * s.kv_len + query.begin + static_cast<std::int64_t>(j);
-          sum += query.p[j] * load(args.v, key, kv_head * s.head_dim + d);
+          const std::int64_t key = query.begin + static_cast<std::int64_t>(j);
+          sum += query.p[j] * load(args.v, keys.row(key), kv_head * s.head_dim + d);
         }
         store(args.dst, (batch * s.q_len + i) * s.heads * s.head_dim + head * s.head_dim + d, sum);
       }
@@ -72,12 +79,14 @@ void run_reference(const AttentionBackwardArgs& args, KernelContext&) {
   parallel_for(s.batch * s.kv_heads, [&](std::int64_t piece) {
     const std::int64_t batch = piece / s.kv_heads;
     const std::int64_t kv_head = piece % s.kv_heads;
+    const auto key_row = [&](std::int64_t key) { return batch * s.kv_len + key; };
     std::vector<double> d_k(static_cast<std::size_t>(s.kv_len * dim));
     std::vector<double> d_v(static_cast<std::size_t>(s.kv_len * dim));
     for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       for (std::int64_t i = 0; i < s.q_len; ++i) {
         const std::int64_t row = batch * s.q_len + i;
-        const Query query = attend(s, args.q, args.k, args.doc_begin, batch, head, i, args.inside);
+        const Query query = attend(s, args.q, args.k, args.doc_begin, batch, head, i, s.kv_len,
+                                   args.inside, key_row);
         const auto d_out = [&](std::int64_t d) {
           return load(args.d_dst, row * s.heads * dim + head * dim + d);
         };
@@ -134,6 +143,15 @@ void run_reference(const RotaryArgs& args, KernelContext&) {
       }
     }
   });
+}
+
+void run_reference(const ScatterRowsArgs& args, KernelContext&) {
+  const auto* index = args.index.as<std::int32_t>();
+  for (std::int64_t row = 0; row < args.src.rows; ++row) {
+    for (std::int64_t column = 0; column < args.src.width; ++column) {
+      store(args.dst, index[row], column, load(args.src, row, column));
+    }
+  }
 }
 
 }  // namespace belay

@@ -15,6 +15,7 @@ void run_reference(const NormBackwardArgs& args, KernelContext& context);
 void run_reference(const AttentionForwardArgs& args, KernelContext& context);
 void run_reference(const AttentionBackwardArgs& args, KernelContext& context);
 void run_reference(const RotaryArgs& args, KernelContext& context);
+void run_reference(const ScatterRowsArgs& args, KernelContext& context);
 void run_reference(const ActivationForwardArgs& args, KernelContext& context);
 void run_reference(const ActivationBackwardArgs& args, KernelContext& context);
 void run_reference(const CrossEntropyArgs& args, KernelContext& context);

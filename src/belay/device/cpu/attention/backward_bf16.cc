@@ -88,7 +88,7 @@ HWY_INLINE void backward_bf16_tile(const AttentionBackwardArgs& args, std::int64
   const std::int64_t stride = padded(dim);
   const std::int64_t kv_column = head / (s.heads / s.kv_heads) * dim;
   const float factor = s.scale * 0x1.715476p0F;  // log2(e)
-  const QueryTile queries(s, args.doc_begin, batch, tile);
+  const QueryTile queries(s, args.doc_begin, batch, tile, s.kv_len);
   const FloatTag tag;
   RowStatistics statistics;
   load_query_pairs(args, batch, head, queries, scratch, statistics);

@@ -104,6 +104,13 @@ Candidates<AttentionBackwardArgs> cpu_candidates(OpTag<AttentionBackwardArgs>) {
   return kList;
 }
 
+Candidates<ScatterRowsArgs> cpu_candidates(OpTag<ScatterRowsArgs>) {
+  static constexpr std::array kList = {
+      Candidate<ScatterRowsArgs>{"copy", nullptr, nullptr, attention::run_scatter_rows},
+      kReferenceKernel<ScatterRowsArgs>};
+  return kList;
+}
+
 Candidates<RotaryArgs> cpu_candidates(OpTag<RotaryArgs>) {
   static constexpr std::array kList = {
       Candidate<RotaryArgs>{"simd", attention::declines_rotary, nullptr, attention::run_rotary},

@@ -7,6 +7,7 @@
 
 #include "belay/base/parallel.h"
 #include "belay/device/cpu/attention/kernels.h"
+#include "belay/device/key_rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "belay/device/cpu/attention/decode.cc"
@@ -54,9 +55,9 @@ HWY_INLINE float update_softmax(DecodeHead& head, std::int64_t count) {
   return rescale;
 }
 
-// out = out * rescale + sum over keys of p[key] * v[key].
+// out = out * rescale + sum over keys of p[key] * (v + at[key]).
 template <class T>
-HWY_INLINE void accumulate_values(const float* p, const T* v, std::int64_t v_stride,
+HWY_INLINE void accumulate_values(const float* p, const T* v, const std::int64_t* at,
                                   std::int64_t count, std::int64_t dim, float rescale, float* out) {
   const FloatTag tag;
   std::int64_t d = 0;
@@ -66,15 +67,15 @@ HWY_INLINE void accumulate_values(const float* p, const T* v, std::int64_t v_str
     Floats odd = hn::Zero(tag);
     std::int64_t j = 0;
     for (; j + 2 <= count; j += 2) {
-      even = hn::MulAdd(hn::Set(tag, p[j]), load_row(v + j * v_stride + d), even);
-      odd = hn::MulAdd(hn::Set(tag, p[j + 1]), load_row(v + (j + 1) * v_stride + d), odd);
+      even = hn::MulAdd(hn::Set(tag, p[j]), load_row(v + at[j] + d), even);
+      odd = hn::MulAdd(hn::Set(tag, p[j + 1]), load_row(v + at[j + 1] + d), odd);
     }
-    if (j < count) even = hn::MulAdd(hn::Set(tag, p[j]), load_row(v + j * v_stride + d), even);
+    if (j < count) even = hn::MulAdd(hn::Set(tag, p[j]), load_row(v + at[j] + d), even);
     hn::Store(hn::Add(even, odd), tag, out + d);
   }
   for (; d < dim; ++d) {
     float sum = out[d] * rescale;
-    for (std::int64_t j = 0; j < count; ++j) sum += p[j] * load_one(v + j * v_stride + d);
+    for (std::int64_t j = 0; j < count; ++j) sum += p[j] * load_one(v + at[j] + d);
     out[d] = sum;
   }
 }
@@ -101,18 +102,22 @@ HWY_INLINE void decode(const AttentionForwardArgs& args, std::int64_t batch, std
     }
   }
   const std::int64_t begin = args.doc_begin.empty() ? 0 : args.doc_begin.as<std::int32_t>()[batch];
-  for (std::int64_t key = begin; key < s.kv_len; key += kTile) {
-    const std::int64_t count = std::min(kTile, s.kv_len - key);
-    const T* k = args.k.row<T>(batch * s.kv_len + key) + kv_head * dim;
-    const T* v = args.v.row<T>(batch * s.kv_len + key) + kv_head * dim;
+  const KeyRows key_rows(args, batch);
+  std::int64_t v_at[kTile];  // where the values of a tile's keys start
+  for (std::int64_t key = begin; key < key_rows.count(); key += kTile) {
+    const std::int64_t count = std::min(kTile, key_rows.count() - key);
     for (std::int64_t j = 0; j < count; ++j) {
+      const std::int64_t row = key_rows.row(key + j);
+      v_at[j] = row * args.v.stride;
+      const T* k = args.k.row<T>(row) + kv_head * dim;
       for (std::int64_t g = 0; g < group; ++g) {
-        heads[g].scores[j] = dot(queries + g * stride, k + j * args.k.stride, dim);
+        heads[g].scores[j] = dot(queries + g * stride, k, dim);
       }
     }
     for (std::int64_t g = 0; g < group; ++g) {
       const float rescale = update_softmax(heads[g], count);
-      accumulate_values(heads[g].scores, v, args.v.stride, count, dim, rescale, out + g * stride);
+      accumulate_values(heads[g].scores, args.v.row<T>(0) + kv_head * dim, v_at, count, dim,
+                        rescale, out + g * stride);
     }
   }
   for (std::int64_t g = 0; g < group; ++g) {

@@ -3,6 +3,7 @@
 
 #include "belay/base/parallel.h"
 #include "belay/device/cpu/attention/kernels.h"
+#include "belay/device/key_rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "belay/device/cpu/attention/forward.cc"
@@ -23,7 +24,8 @@ HWY_NOINLINE void forward_piece(const AttentionForwardArgs& args, std::int64_t b
   const std::int64_t stride = padded(dim);
   const std::int64_t kv_column = head / (s.heads / s.kv_heads) * dim;
   const float factor = s.scale * 0x1.715476p0F;  // log2(e)
-  const QueryTile queries(s, args.doc_begin, batch, tile);
+  const KeyRows key_rows(args, batch);
+  const QueryTile queries(s, args.doc_begin, batch, tile, key_rows.count());
   const ForwardScratch scratch(scratch_base, dim);
   const FloatTag tag;
 
@@ -35,10 +37,14 @@ HWY_NOINLINE void forward_piece(const AttentionForwardArgs& args, std::int64_t b
   start_softmax(softmax, scratch.out, stride * kTile);
 
   queries.for_each_key_tile([&](const KeyTile& keys) HWY_ATTR {
-    const std::int64_t key_row = batch * s.kv_len + keys.begin;
     const std::int64_t columns = keys.last - keys.first;
-    pack_rows(args.k, key_row, kv_column, keys.count, keys.count, dim, scratch.k, stride);
-    pack_rows(args.v, key_row, kv_column, keys.count, keys.count, dim, scratch.v, stride);
+    key_rows.for_each_run(
+        keys.begin, keys.count,
+        [&](std::int64_t at, std::int64_t key_row, std::int64_t run) HWY_ATTR {
+          const std::int64_t to = at * stride;
+          pack_rows(args.k, key_row, kv_column, run, run, dim, scratch.k + to, stride);
+          pack_rows(args.v, key_row, kv_column, run, run, dim, scratch.v + to, stride);
+        });
     gemm(Left<float>{scratch.k, stride, 1}, Right<float>{scratch.q + keys.first, kTile},
          {scratch.scores + keys.first, kTile, false}, keys.count, columns, dim);
     if (args.inside != Inside::full) keep_scores(args.q.dtype, args.inside, keys, scratch.scores);

@@ -4,6 +4,7 @@
 
 #include "belay/base/parallel.h"
 #include "belay/device/cpu/attention/kernels.h"
+#include "belay/device/key_rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "belay/device/cpu/attention/forward_bf16.cc"
@@ -27,7 +28,8 @@ HWY_NOINLINE void forward_bf16_tile(const AttentionForwardArgs& args, std::int64
   const std::int64_t stride = padded(dim);
   const std::int64_t kv_column = head / (s.heads / s.kv_heads) * dim;
   const float factor = s.scale * 0x1.715476p0F;  // log2(e)
-  const QueryTile queries(s, args.doc_begin, batch, tile);
+  const KeyRows key_rows(args, batch);
+  const QueryTile queries(s, args.doc_begin, batch, tile, key_rows.count());
   const ForwardPairScratch scratch(scratch_base, dim);
   const FloatTag tag;
   const PairTag pairs;
@@ -40,13 +42,17 @@ HWY_NOINLINE void forward_bf16_tile(const AttentionForwardArgs& args, std::int64
   start_softmax(softmax, scratch.out, stride * kTile);
 
   queries.for_each_key_tile([&](const KeyTile& keys) HWY_ATTR {
-    const std::int64_t key_row = batch * s.kv_len + keys.begin;
     const std::int64_t columns = keys.last - keys.first;
     const std::int64_t even = (keys.count + 1) / 2 * 2;
-    copy_rows(args.k.row<Bf16>(key_row) + kv_column, args.k.stride, keys.count, keys.count, dim,
-              scratch.k, stride);
-    copy_rows(args.v.row<Bf16>(key_row) + kv_column, args.v.stride, keys.count, even, dim,
-              scratch.v, stride);
+    key_rows.for_each_run(keys.begin, keys.count,
+                          [&](std::int64_t at, std::int64_t key_row, std::int64_t run) HWY_ATTR {
+                            const std::int64_t to = at * stride / 2;
+                            const std::int64_t v_rows = at + run == keys.count ? even - at : run;
+                            copy_rows(args.k.row<Bf16>(key_row) + kv_column, args.k.stride, run,
+                                      run, dim, scratch.k + to, stride);
+                            copy_rows(args.v.row<Bf16>(key_row) + kv_column, args.v.stride, run,
+                                      v_rows, dim, scratch.v + to, stride);
+                          });
     pair_rows(scratch.v, even, stride, scratch.v_pairs);
     gemm(Left<std::uint32_t>{scratch.k, stride / 2, 1},
          Right<std::uint32_t>{scratch.q + keys.first, kTile},

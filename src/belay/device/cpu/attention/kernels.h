@@ -181,5 +181,6 @@ void run_forward_bf16(const AttentionForwardArgs& args, KernelContext& context);
 void run_backward_bf16(const AttentionBackwardArgs& args, KernelContext& context);
 
 void run_rotary(const RotaryArgs& args, KernelContext& context);
+void run_scatter_rows(const ScatterRowsArgs& args, KernelContext& context);
 
 }  // namespace belay::attention

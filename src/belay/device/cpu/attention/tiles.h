@@ -40,8 +40,9 @@ struct QueryTile {
   alignas(64) std::array<std::int32_t, kTile> begin;  // first visible key of each query
   alignas(64) std::array<std::int32_t, kTile> last;   // last visible key
 
+  // `kv_len`: keys of this batch row.
   QueryTile(const AttentionShape& shape, const Tensor& doc_begin, std::int64_t batch,
-            std::int64_t tile) {
+            std::int64_t tile, std::int64_t kv_len) {
     first = tile * kTile;
     count = std::min(kTile, shape.q_len - first);
     const std::int32_t* documents =
@@ -50,7 +51,7 @@ struct QueryTile {
       const std::int64_t query = std::min(i, count - 1);
       const auto at = static_cast<std::size_t>(i);
       begin[at] = documents == nullptr ? 0 : documents[query];
-      last[at] = static_cast<std::int32_t>(shape.kv_len - shape.q_len + first + query);
+      last[at] = static_cast<std::int32_t>(kv_len - shape.q_len + first + query);
     }
     begin_min_ = *std::min_element(begin.begin(), begin.end());
     begin_max_ = *std::max_element(begin.begin(), begin.end());
