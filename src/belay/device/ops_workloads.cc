@@ -213,6 +213,7 @@ std::vector<BenchWorkload> bench_workloads(const Device& device) {
                       return activation_backward(o, d, act.kind, act.gated);
                     })});
   }
+  for (BenchWorkload& workload : feed_forward_workloads()) list.push_back(std::move(workload));
   list.push_back({CrossEntropyArgs::kName, fmt::format("{}x{} in place", kLogitRows, kVocab), false,
                   with(cross_entropy)});
   list.push_back({AdamwArgs::kName, vector, false, with(adamw)});

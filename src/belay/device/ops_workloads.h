@@ -55,7 +55,11 @@ struct BenchWorkload {
 
 // The output projection with its loss, which is no operator call but several.
 inline constexpr std::string_view kHeadOp = "head";
+// Likewise the feed-forward block.
+inline constexpr std::string_view kFeedForwardOp = "feed_forward";
+inline constexpr std::string_view kFeedForwardBackwardOp = "feed_forward_backward";
 
 std::vector<BenchWorkload> bench_workloads(const Device& device);
+std::vector<BenchWorkload> feed_forward_workloads();
 
 }  // namespace belay
