@@ -70,8 +70,9 @@ void add_all_reduce(Schedule& schedule, const ScheduleKey& key, const Layout& la
       return;
     }
     case Algorithm::segmented_ring: {
-      const Blocks segments = Blocks::even(0, key.count, key.segments);
-      for (int segment = 0; segment < key.segments; ++segment) {
+      const int count = std::clamp(key.segments, 1, kMostLanes);
+      const Blocks segments = Blocks::even(0, key.count, count);
+      for (int segment = 0; segment < count; ++segment) {
         lanes.push_back(ring_all_reduce({segments.begin(segment), segments.end(segment)},
                                         ring_order(layout, p), stable));
       }

@@ -31,6 +31,9 @@
 
 namespace belay::comm {
 
+// The most that a schedule has.
+inline constexpr int kMostLanes = 8;
+
 enum class Buffer : std::uint8_t { input, output, work, spare };
 
 enum class StepKind : std::uint8_t {

@@ -1,0 +1,231 @@
+#include "belay/comm/communicator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "belay/base/error.h"
+
+namespace belay::comm {
+namespace {
+
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+// Where a call's buffers lie in the scratch memory, in this order. The sizes depend on what all
+// ranks know alike, so that they grow the memory together.
+struct ScratchPlan {
+  std::size_t input = 0;
+  std::size_t output = 0;
+  std::size_t work = 0;
+  std::size_t spare = 0;
+
+  [[nodiscard]] std::size_t total() const { return input + output + work + spare; }
+};
+
+}  // namespace
+
+// A program for calls of one kind and size, kept for the next such call.
+struct Communicator::Prepared {
+  ScheduleKey key;
+  DType dtype;
+  std::vector<std::int64_t> bounds;
+  PreparedProgram program;
+  ScratchPlan scratch;
+  bool work_in_output = false;
+  std::uint8_t tag = 0;
+};
+
+Choice choose_by_size(Collective collective, int ranks, std::size_t bytes) {
+  constexpr std::size_t kSmall = std::size_t{16} << 10;
+  constexpr int kFew = 8;
+  switch (collective) {
+    case Collective::all_reduce:
+      if (bytes <= kSmall) {
+        return {.algorithm = ranks <= 3 ? Algorithm::one_shot : Algorithm::recursive_doubling};
+      }
+      if (ranks <= kFew) return {.algorithm = Algorithm::direct};
+      return {.algorithm =
+                  bytes <= std::size_t{1} << 20 ? Algorithm::halving_doubling : Algorithm::ring};
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+      if (ranks <= kFew) return {.algorithm = Algorithm::direct};
+      return {.algorithm =
+                  bytes <= std::size_t{1} << 20 ? Algorithm::halving_doubling : Algorithm::ring};
+    case Collective::broadcast:
+    case Collective::reduce:
+      if (bytes <= kSmall * 16) return {.algorithm = Algorithm::binomial};
+      return {.algorithm = Algorithm::chain, .segments = 16};
+    case Collective::all_to_all:
+      return {.algorithm = ranks <= kFew ? Algorithm::direct : Algorithm::pairwise};
+    case Collective::barrier:
+      break;
+  }
+  return {.algorithm = Algorithm::dissemination};
+}
+
+Communicator::Communicator(Transport& transport, CommunicatorOptions options)
+    : transport_(transport),
+      options_(std::move(options)),
+      executor_(transport, options_.timeout_s) {}
+
+Communicator::~Communicator() {
+  transport_.leave(std::uncaught_exceptions() > 0 || transport_.raised() ? RankStatus::State::failed
+                                                                         : RankStatus::State::left);
+  if (scratch_ != nullptr) transport_.deallocate(scratch_);
+}
+
+void Communicator::set_chooser(Chooser chooser) {
+  options_.chooser = std::move(chooser);
+}
+
+void Communicator::all_reduce(const void* input, void* output, std::int64_t count, DType dtype,
+                              ReduceOp op) {
+  Call call{.input = input, .output = output, .input_count = count, .output_count = count};
+  call.signature = {0, count, -1, Collective::all_reduce, op, dtype, 0};
+  run(call);
+}
+
+void Communicator::reduce_scatter(const void* input, void* output,
+                                  std::span<const std::int64_t> bounds, DType dtype, ReduceOp op) {
+  const auto own = static_cast<std::size_t>(rank());
+  Call call{.input = input, .output = output, .bounds = bounds};
+  call.input_count = bounds.back();
+  call.output_count = bounds[own + 1] - bounds[own];
+  call.signature = {0, bounds.back(), -1, Collective::reduce_scatter, op, dtype, 0};
+  run(call);
+}
+
+void Communicator::all_gather(const void* input, void* output, std::span<const std::int64_t> bounds,
+                              DType dtype) {
+  const auto own = static_cast<std::size_t>(rank());
+  Call call{.input = input, .output = output, .bounds = bounds};
+  call.input_count = bounds[own + 1] - bounds[own];
+  call.output_count = bounds.back();
+  call.signature = {0, bounds.back(), -1, Collective::all_gather, ReduceOp::sum, dtype, 0};
+  run(call);
+}
+
+void Communicator::reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype,
+                                  ReduceOp op) {
+  reduce_scatter(input, output, Blocks::even(0, count, size()).bounds, dtype, op);
+}
+
+void Communicator::all_gather(const void* input, void* output, std::int64_t count, DType dtype) {
+  all_gather(input, output, Blocks::even(0, count, size()).bounds, dtype);
+}
+
+void Communicator::broadcast(const void* input, void* output, std::int64_t count, DType dtype,
+                             int root) {
+  Call call{.input = input, .output = output, .output_count = count};
+  call.input_count = rank() == root ? count : 0;
+  call.signature = {0, count, root, Collective::broadcast, ReduceOp::sum, dtype, 0};
+  run(call);
+}
+
+void Communicator::reduce(const void* input, void* output, std::int64_t count, DType dtype,
+                          ReduceOp op, int root) {
+  Call call{.input = input, .output = output, .input_count = count};
+  call.output_count = rank() == root ? count : 0;
+  call.signature = {0, count, root, Collective::reduce, op, dtype, 0};
+  run(call);
+}
+
+void Communicator::all_to_all(const void* input, void* output, std::int64_t block, DType dtype) {
+  const std::int64_t count = block * size();
+  Call call{.input = input, .output = output, .input_count = count, .output_count = count};
+  call.signature = {0, count, -1, Collective::all_to_all, ReduceOp::sum, dtype, 0};
+  run(call);
+}
+
+void Communicator::barrier() {
+  Call call;
+  call.signature = {0, 0, -1, Collective::barrier, ReduceOp::sum, DType::u8, 0};
+  run(call);
+}
+
+Communicator::Prepared& Communicator::prepare(const Call& call) {
+  const Signature& signature = call.signature;
+  const std::size_t element = size_of(signature.dtype);
+  const Choice choice =
+      choice_of(signature.collective, static_cast<std::size_t>(signature.count) * element);
+  ScheduleKey key{.collective = signature.collective, .algorithm = choice.algorithm};
+  key.ranks = size();
+  key.root = std::max(signature.root, 0);
+  key.count = signature.count;
+  key.segments = choice.segments;
+  // A posted partial result is as wide as the accumulation type.
+  key.post_elements = static_cast<std::int64_t>(transport_.post_bytes() /
+                                                size_of(accumulation_type(signature.dtype)));
+  key.order_stable = options_.order_stable;
+  key.inner = choice.inner;
+  key.outer = choice.outer;
+  const auto same = [&](const std::unique_ptr<Prepared>& entry) {
+    return entry->key == key && entry->dtype == signature.dtype &&
+           std::equal(entry->bounds.begin(), entry->bounds.end(), call.bounds.begin(),
+                      call.bounds.end());
+  };
+  if (last_used_ < prepared_.size() && same(prepared_[last_used_])) return *prepared_[last_used_];
+  const auto found = std::find_if(prepared_.begin(), prepared_.end(), same);
+  last_used_ = static_cast<std::size_t>(found - prepared_.begin());
+  if (found != prepared_.end()) return **found;
+
+  std::vector<std::int64_t> bounds(call.bounds.begin(), call.bounds.end());
+  Layout layout = options_.layout;
+  layout.bounds = bounds;
+  const Schedule schedule = make_schedule(key, layout);
+  const std::size_t wide = size_of(accumulation_type(signature.dtype));
+  const auto count = static_cast<std::size_t>(signature.count);
+  ScratchPlan plan;
+  plan.input = aligned(count * element);
+  plan.output = aligned(count * element);
+  plan.spare = aligned(static_cast<std::size_t>(schedule.spare) * wide);
+  const bool in_output = signature.collective == Collective::all_reduce && wide == element;
+  if (reduces(signature.collective) && !in_output) plan.work = aligned(count * wide);
+  const auto tag = static_cast<std::uint8_t>(static_cast<int>(choice.algorithm) +
+                                             16 * std::min(choice.segments, 15));
+  prepared_.push_back(std::make_unique<Prepared>(
+      Prepared{key, signature.dtype, std::move(bounds),
+               PreparedProgram(program_of(schedule, rank())), plan, in_output, tag}));
+  return *prepared_.back();
+}
+
+std::byte* Communicator::scratch(std::size_t bytes) {
+  if (bytes > scratch_bytes_) {
+    if (scratch_ != nullptr) transport_.deallocate(std::exchange(scratch_, nullptr));
+    scratch_bytes_ = std::bit_ceil(bytes);
+    scratch_ = static_cast<std::byte*>(transport_.allocate(scratch_bytes_));
+  }
+  return scratch_;
+}
+
+void Communicator::run(Call call) {
+  call.signature.sequence = ++sequence_;
+  Prepared& prepared = prepare(call);
+  call.signature.algorithm = prepared.tag;
+  const ScratchPlan& plan = prepared.scratch;
+  const std::size_t element = size_of(call.signature.dtype);
+  const std::size_t input_bytes = static_cast<std::size_t>(call.input_count) * element;
+  const std::size_t output_bytes = static_cast<std::size_t>(call.output_count) * element;
+  std::byte* const room = scratch(plan.total());
+  CallBuffers buffers{call.input, call.output, nullptr, nullptr};
+  if (output_bytes > 0 && !transport_.readable(call.output, output_bytes)) {
+    buffers.output = room + plan.input;
+  }
+  if (input_bytes > 0 && !transport_.readable(call.input, input_bytes)) {
+    std::memcpy(room, call.input, input_bytes);
+    buffers.input = room;
+  }
+  buffers.work = prepared.work_in_output ? buffers.output
+                                         : static_cast<void*>(room + plan.input + plan.output);
+  buffers.spare = room + plan.input + plan.output + plan.work;
+  executor_.run(prepared.program, call.signature, buffers);
+  if (buffers.output != call.output && output_bytes > 0) {
+    std::memcpy(call.output, buffers.output, output_bytes);
+  }
+}
+
+}  // namespace belay::comm

@@ -1,0 +1,114 @@
+#pragma once
+// Collectives for the rest of the engine. Every rank makes the same calls in the same order; a call
+// blocks until this rank's part is done. Calls throw Error(communication) on every rank if a rank
+// is missing, stopped, has ended, or makes another call (watch.h), and from then on always.
+//
+// Results have the same bits on all ranks, and in every run of the same choice of algorithm. With
+// `order_stable` they have the same bits for every algorithm, size of bucket and placement of ranks
+// too (algorithm.h). f16 and bf16 sums accumulate in f32 and are rounded once.
+//
+// In place: input and output may be the same memory, the block in question for reduce_scatter and
+// all_gather; all_to_all needs two. Memory from allocate() is used where it lies; other memory is
+// copied on the way between processes.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "belay/comm/algorithm.h"
+#include "belay/comm/executor.h"
+#include "belay/comm/transport.h"
+
+namespace belay::comm {
+
+// How a call is carried out; the same on all ranks.
+struct Choice {
+  Algorithm algorithm = Algorithm::direct;
+  int segments = 1;
+  Inner inner = Inner::direct;
+  Outer outer = Outer::ring;
+};
+
+// Chooses from what all ranks know alike.
+using Chooser = std::function<Choice(Collective collective, int ranks, std::size_t bytes)>;
+
+// By size alone: doubling for small messages, direct exchange on a few ranks, rings on many.
+Choice choose_by_size(Collective collective, int ranks, std::size_t bytes);
+
+struct CommunicatorOptions {
+  double timeout_s = 30;
+  bool order_stable = false;
+  Layout layout{};
+  Chooser chooser = choose_by_size;
+};
+
+class Communicator {
+ public:
+  Communicator(Transport& transport, CommunicatorOptions options);
+  // Tells the others that this rank is gone.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  [[nodiscard]] int rank() const { return transport_.rank(); }
+  [[nodiscard]] int size() const { return transport_.size(); }
+  [[nodiscard]] std::uint64_t calls() const { return sequence_; }
+
+  void all_reduce(const void* input, void* output, std::int64_t count, DType dtype, ReduceOp op);
+  // bounds: p + 1 ends of the blocks, from 0 to the number of elements of the vector.
+  void reduce_scatter(const void* input, void* output, std::span<const std::int64_t> bounds,
+                      DType dtype, ReduceOp op);
+  void all_gather(const void* input, void* output, std::span<const std::int64_t> bounds,
+                  DType dtype);
+  // Blocks as even as Blocks::even makes them.
+  void reduce_scatter(const void* input, void* output, std::int64_t count, DType dtype,
+                      ReduceOp op);
+  void all_gather(const void* input, void* output, std::int64_t count, DType dtype);
+  // Input counts at the root only, as output does for reduce; elsewhere they may be null.
+  void broadcast(const void* input, void* output, std::int64_t count, DType dtype, int root);
+  void reduce(const void* input, void* output, std::int64_t count, DType dtype, ReduceOp op,
+              int root);
+  // `block` elements to each rank.
+  void all_to_all(const void* input, void* output, std::int64_t block, DType dtype);
+  void barrier();
+
+  // Memory that calls use without copying. Collective, as freeing is.
+  void* allocate(std::size_t bytes) { return transport_.allocate(bytes); }
+  void deallocate(void* memory) { transport_.deallocate(memory); }
+
+  // The calls that follow take another chooser; collective.
+  void set_chooser(Chooser chooser);
+  // The choice for the next call of this kind.
+  [[nodiscard]] Choice choice_of(Collective collective, std::size_t bytes) const {
+    return options_.chooser(collective, size(), bytes);
+  }
+
+ private:
+  struct Prepared;
+  struct Call {
+    Signature signature{};
+    const void* input = nullptr;
+    void* output = nullptr;
+    std::int64_t input_count = 0;   // elements this rank gives
+    std::int64_t output_count = 0;  // and gets
+    std::span<const std::int64_t> bounds{};
+  };
+
+  void run(Call call);
+  Prepared& prepare(const Call& call);
+  std::byte* scratch(std::size_t bytes);
+
+  Transport& transport_;
+  CommunicatorOptions options_;
+  Executor executor_;
+  std::uint64_t sequence_ = 0;
+  std::vector<std::unique_ptr<Prepared>> prepared_;
+  std::size_t last_used_ = 0;
+  std::byte* scratch_ = nullptr;
+  std::size_t scratch_bytes_ = 0;
+};
+
+}  // namespace belay::comm

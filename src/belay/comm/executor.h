@@ -1,0 +1,73 @@
+#pragma once
+// Runs one rank's program over a transport. Allocates nothing once a program is prepared.
+
+#include <cstdint>
+#include <vector>
+
+#include "belay/comm/reduce.h"
+#include "belay/comm/schedule.h"
+#include "belay/comm/transport.h"
+#include "belay/comm/watch.h"
+
+namespace belay::comm {
+
+// A program with what the executor derives from it, and its state while it runs.
+class PreparedProgram {
+ public:
+  explicit PreparedProgram(Program program);
+
+ private:
+  friend class Executor;
+  enum class State : std::uint8_t { open, sent, held, done };
+
+  Program program_;
+  std::vector<std::int32_t> previous_;  // step of the round with the same peer and direction, or -1
+  std::vector<State> states_;
+  std::vector<std::uint64_t> tickets_;   // number of the message that a step has sent
+  std::vector<const void*> views_;       // of gathered messages
+  std::vector<std::uint32_t> position_;  // current round of each lane
+  std::vector<std::int32_t> gathers_;    // gathers before each combine, back to the previous one
+  std::vector<const void*> parts_;       // room for one combine
+};
+
+// The memory of a call; see schedule.h. Pointers to unused buffers may be null.
+struct CallBuffers {
+  const void* input = nullptr;
+  void* output = nullptr;
+  void* work = nullptr;
+  void* spare = nullptr;
+};
+
+class Executor {
+ public:
+  Executor(Transport& transport, double timeout_s)
+      : transport_(transport), watch_(transport, timeout_s) {}
+
+  // Blocks until this rank's part is done: its output is complete, and its input free.
+  // Error(communication) as watch.h says.
+  void run(PreparedProgram& prepared, const Signature& signature, const CallBuffers& buffers);
+
+ private:
+  using State = PreparedProgram::State;
+  struct Lane;
+
+  bool advance(PreparedProgram& prepared, std::uint32_t lane);
+  State attempt(PreparedProgram& prepared, std::uint32_t index, int lane);
+  State receive(PreparedProgram& prepared, std::uint32_t index, int lane);
+  void combine(PreparedProgram& prepared, std::uint32_t index, int lane);
+  void copy(const Step& step);
+  bool fetch(const Step& step, int lane, int nth, Message& message);
+  [[nodiscard]] void* at(Place place) const;
+  [[nodiscard]] std::size_t bytes(Buffer buffer, std::int64_t count) const;
+
+  Transport& transport_;
+  Watch watch_;
+  Signature signature_;
+  Arithmetic arithmetic_;
+  CallBuffers buffers_;
+  std::size_t narrow_size_ = 0;
+  std::size_t wide_size_ = 0;
+  int waiting_for_ = -1;
+};
+
+}  // namespace belay::comm

@@ -1,0 +1,412 @@
+// Schedules carried out by threads: exact results, guards, identical bits, order-stable sums.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "belay/comm/thread_ranks.h"
+
+namespace belay::comm {
+namespace {
+
+constexpr double kGuard = 77;
+
+double get(const void* data, DType dtype, std::int64_t i) {
+  switch (dtype) {
+    case DType::f64:
+      return static_cast<const double*>(data)[i];
+    case DType::i32:
+      return static_cast<const std::int32_t*>(data)[i];
+    case DType::bf16:
+      return static_cast<double>(to_float(static_cast<const Bf16*>(data)[i]));
+    case DType::f16:
+      return static_cast<double>(to_float(static_cast<const F16*>(data)[i]));
+    default:
+      return static_cast<double>(static_cast<const float*>(data)[i]);
+  }
+}
+
+void set(void* data, DType dtype, std::int64_t i, double value) {
+  switch (dtype) {
+    case DType::f64:
+      static_cast<double*>(data)[i] = value;
+      return;
+    case DType::i32:
+      static_cast<std::int32_t*>(data)[i] = static_cast<std::int32_t>(value);
+      return;
+    case DType::bf16:
+      static_cast<Bf16*>(data)[i] = to_bf16(static_cast<float>(value));
+      return;
+    case DType::f16:
+      static_cast<F16*>(data)[i] = to_f16(static_cast<float>(value));
+      return;
+    default:
+      static_cast<float*>(data)[i] = static_cast<float>(value);
+  }
+}
+
+// Small integers, of which every type holds every partial sum exactly. Products of +-1 and 2 stay
+// small because only one rank in sixteen has a 2.
+double value_of(ReduceOp op, int rank, std::int64_t i) {
+  if (op == ReduceOp::prod) return (rank + i) % 16 == 0 ? 2 : (rank * 3 + i) % 2 == 0 ? 1 : -1;
+  return static_cast<double>((rank * 5 + i * 3) % 4);
+}
+
+double reduced(ReduceOp op, int ranks, std::int64_t i) {
+  double result = value_of(op, 0, i);
+  for (int rank = 1; rank < ranks; ++rank) {
+    const double next = value_of(op, rank, i);
+    switch (op) {
+      case ReduceOp::prod:
+        result *= next;
+        break;
+      case ReduceOp::min:
+        result = std::min(result, next);
+        break;
+      case ReduceOp::max:
+        result = std::max(result, next);
+        break;
+      default:
+        result += next;
+    }
+  }
+  return result;
+}
+
+double final_value(ReduceOp op, DType dtype, int ranks, std::int64_t i) {
+  double value = reduced(op, ranks, i);
+  if (op == ReduceOp::avg) {
+    value /= ranks;
+    if (dtype == DType::i32) value = std::trunc(value);
+    std::vector<double> rounded(1);
+    set(rounded.data(), dtype, 0, value);
+    value = get(rounded.data(), dtype, 0);
+  }
+  return value;
+}
+
+// One call of each kind with a given number of elements; misaligned by one element, with guards.
+class Calls {
+ public:
+  Calls(Communicator& comm, DType dtype, ReduceOp op, std::int64_t count, bool in_place)
+      : comm_(comm), dtype_(dtype), op_(op), count_(count), in_place_(in_place) {
+    const auto elements = static_cast<std::size_t>((count + 2) * comm.size() + 2);
+    input_.resize(elements);
+    output_.resize(elements);
+  }
+
+  void all_reduce() {
+    give(count_, [&](std::int64_t i) { return value_of(op_, comm_.rank(), i); });
+    comm_.all_reduce(input(), output(), count_, dtype_, op_);
+    expect(count_, [&](std::int64_t i) { return final_value(op_, dtype_, comm_.size(), i); });
+  }
+  void reduce_scatter() {
+    const Blocks blocks = Blocks::even(0, count_, comm_.size());
+    const bool in_place = std::exchange(in_place_, false);
+    give(count_, [&](std::int64_t i) { return value_of(op_, comm_.rank(), i); });
+    comm_.reduce_scatter(input(), output(), count_, dtype_, op_);
+    const std::int64_t begin = blocks.begin(comm_.rank());
+    expect_in(output(), blocks.count(comm_.rank()),
+              [&](std::int64_t i) { return final_value(op_, dtype_, comm_.size(), begin + i); });
+    in_place_ = in_place;
+  }
+  void all_gather() {
+    const Blocks blocks = Blocks::even(0, count_, comm_.size());
+    const std::int64_t begin = blocks.begin(comm_.rank());
+    const bool in_place = std::exchange(in_place_, false);
+    give(blocks.count(comm_.rank()),
+         [&](std::int64_t i) { return value_of(ReduceOp::sum, 1, begin + i); });
+    comm_.all_gather(input(), output(), count_, dtype_);
+    expect_in(output(), count_, [&](std::int64_t i) { return value_of(ReduceOp::sum, 1, i); });
+    in_place_ = in_place;
+  }
+  void broadcast(int root) {
+    give(count_, [&](std::int64_t i) { return value_of(ReduceOp::sum, comm_.rank(), i); });
+    comm_.broadcast(input(), output(), count_, dtype_, root);
+    expect(count_, [&](std::int64_t i) { return value_of(ReduceOp::sum, root, i); });
+  }
+  void reduce(int root) {
+    give(count_, [&](std::int64_t i) { return value_of(op_, comm_.rank(), i); });
+    comm_.reduce(input(), comm_.rank() == root ? output() : nullptr, count_, dtype_, op_, root);
+    if (comm_.rank() != root) return;
+    expect(count_, [&](std::int64_t i) { return final_value(op_, dtype_, comm_.size(), i); });
+  }
+  void all_to_all() {
+    const bool in_place = std::exchange(in_place_, false);
+    const std::int64_t block = std::min<std::int64_t>(count_, 5);
+    give(block * comm_.size(), [&](std::int64_t i) {
+      return value_of(ReduceOp::sum,
+                      comm_.rank() + static_cast<int>(i / std::max<std::int64_t>(block, 1)),
+                      i % std::max<std::int64_t>(block, 1));
+    });
+    comm_.all_to_all(input(), output(), block, dtype_);
+    expect_in(output(), block * comm_.size(), [&](std::int64_t i) {
+      return value_of(ReduceOp::sum, static_cast<int>(i / block) + comm_.rank(), i % block);
+    });
+    in_place_ = in_place;
+  }
+
+ private:
+  void* input() { return skip_one(input_.data()); }
+  void* output() { return in_place_ ? input() : skip_one(output_.data()); }
+  void* skip_one(double* data) { return reinterpret_cast<std::byte*>(data) + size_of(dtype_); }
+  template <class Value>
+  void give(std::int64_t count, Value value) {
+    for (void* buffer : {input(), skip_one(output_.data())}) {
+      for (std::int64_t i = -1; i < static_cast<std::int64_t>(input_.size()) - 1; ++i) {
+        set(buffer, dtype_, i, kGuard);
+      }
+    }
+    for (std::int64_t i = 0; i < count; ++i) set(input(), dtype_, i, value(i));
+  }
+  template <class Value>
+  void expect(std::int64_t count, Value value) {
+    expect_in(output(), count, value);
+    if (in_place_) return;
+    // The input is as it was.
+    ASSERT_EQ(get(input(), dtype_, -1), kGuard);
+  }
+  template <class Value>
+  void expect_in(const void* data, std::int64_t count, Value value) {
+    ASSERT_EQ(get(data, dtype_, -1), kGuard);
+    ASSERT_EQ(get(data, dtype_, count), kGuard);
+    for (std::int64_t i = 0; i < count; ++i) {
+      ASSERT_EQ(get(data, dtype_, i), value(i)) << "element " << i << " of " << count << ", rank "
+                                                << comm_.rank() << ", " << belay::name_of(dtype_);
+    }
+  }
+
+  Communicator& comm_;
+  DType dtype_;
+  ReduceOp op_;
+  std::int64_t count_;
+  bool in_place_;
+  std::vector<double> input_;
+  std::vector<double> output_;
+};
+
+constexpr DType kTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i32};
+constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::prod, ReduceOp::min, ReduceOp::max,
+                             ReduceOp::avg};
+
+std::vector<std::int64_t> counts_for(int p) {
+  return {0, 1, p - 1, p, p + 1, 61, 1031};
+}
+
+class ExecutorRanks : public testing::TestWithParam<int> {};
+
+TEST_P(ExecutorRanks, EveryAllReduceIsExact) {
+  const int p = GetParam();
+  CommunicatorOptions options;
+  for (int rank = 0; rank < p; ++rank)
+    options.layout.domain_of.push_back(rank * 2 / (p + 1) + rank % 2);
+  expect_no_errors(run_ranks(p, options, [p](Communicator& comm) {
+    int turn = 0;
+    for (const Algorithm algorithm : algorithms_of(Collective::all_reduce)) {
+      comm.set_chooser(
+          always({algorithm, 1 + p % 4, static_cast<Inner>(p % 4), static_cast<Outer>(p % 5)}));
+      for (const std::int64_t count : counts_for(p)) {
+        for (const DType dtype : kTypes) {
+          // All operations in turn; every type sees every operation over the counts.
+          const ReduceOp op = kOps[static_cast<std::size_t>(turn++) % 5];
+          Calls(comm, dtype, op, count, turn % 2 == 0).all_reduce();
+        }
+      }
+    }
+  }));
+}
+
+TEST_P(ExecutorRanks, EveryOtherCollectiveIsExact) {
+  const int p = GetParam();
+  expect_no_errors(run_ranks(p, {}, [p](Communicator& comm) {
+    int turn = 0;
+    for (const Algorithm algorithm :
+         {Algorithm::ring, Algorithm::halving_doubling, Algorithm::direct}) {
+      const bool direct = algorithm == Algorithm::direct;
+      for (const std::int64_t count : counts_for(p)) {
+        for (const DType dtype : kTypes) {
+          const ReduceOp op = kOps[static_cast<std::size_t>(turn++) % 5];
+          const int root = turn % p;
+          Calls calls(comm, dtype, op, count, turn % 3 == 0);
+          comm.set_chooser(always({algorithm}));
+          calls.reduce_scatter();
+          calls.all_gather();
+          comm.set_chooser(always({direct                         ? Algorithm::direct
+                                   : algorithm == Algorithm::ring ? Algorithm::chain
+                                                                  : Algorithm::binomial,
+                                   3}));
+          calls.broadcast(root);
+          calls.reduce(root);
+          comm.set_chooser(always({direct ? Algorithm::direct : Algorithm::pairwise}));
+          calls.all_to_all();
+          comm.set_chooser(always({Algorithm::dissemination}));
+          comm.barrier();
+        }
+      }
+    }
+  }));
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, ExecutorRanks, testing::Values(1, 2, 3, 4, 5, 8, 13));
+
+// Numbers of which no two orders of adding give the same sum.
+float rough_value(int rank, std::int64_t i) {
+  return std::sin(static_cast<float>(i * 31 + rank * 17)) *
+         std::ldexp(1.0F, static_cast<int>((i + rank * 7) % 24) - 12);
+}
+
+using Bits = std::vector<std::uint16_t>;
+
+// The bits of every rank's result of a sum over rough values.
+std::vector<Bits> all_reduce_bits(int p, const CommunicatorOptions& options, DType dtype,
+                                  std::int64_t count, int repeats) {
+  std::vector<Bits> results(static_cast<std::size_t>(p));
+  expect_no_errors(run_ranks(p, options, [&](Communicator& comm) {
+    std::vector<std::uint16_t>& bits = results[static_cast<std::size_t>(comm.rank())];
+    const std::size_t bytes = static_cast<std::size_t>(count) * size_of(dtype);
+    std::vector<double> input(bytes / sizeof(double) + 1);
+    std::vector<double> output(input.size());
+    for (std::int64_t i = 0; i < count; ++i) {
+      set(input.data(), dtype, i, static_cast<double>(rough_value(comm.rank(), i)));
+    }
+    for (int repeat = 0; repeat < repeats; ++repeat) {
+      comm.all_reduce(input.data(), output.data(), count, dtype, ReduceOp::sum);
+      Bits now(bytes / sizeof(std::uint16_t));
+      std::memcpy(now.data(), output.data(), bytes);
+      if (repeat > 0) {
+        EXPECT_EQ(now, bits) << "repeat " << repeat;
+      }
+      bits = now;
+    }
+  }));
+  return results;
+}
+
+TEST(Executor, AllRanksAndRunsHaveTheSameBits) {
+  for (const int p : {3, 6, 8}) {
+    for (const Algorithm algorithm : algorithms_of(Collective::all_reduce)) {
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        CommunicatorOptions options;
+        options.chooser = always({algorithm, 3});
+        options.layout.domain_of.resize(static_cast<std::size_t>(p));
+        for (std::size_t rank = 3; rank < options.layout.domain_of.size(); ++rank) {
+          options.layout.domain_of[rank] = 1;
+        }
+        const auto results = all_reduce_bits(p, options, dtype, 301, 3);
+        for (const Bits& bits : results) EXPECT_EQ(bits, results[0]) << name_of(algorithm);
+        const auto again = all_reduce_bits(p, options, dtype, 301, 1);
+        EXPECT_EQ(again[0], results[0]) << name_of(algorithm);
+      }
+    }
+  }
+}
+
+TEST(Executor, OrderStableSumsHaveTheSameBitsHoweverTheyAreMade) {
+  for (const int p : {3, 4, 7}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+      CommunicatorOptions options;
+      options.order_stable = true;
+      options.chooser = always({Algorithm::direct});
+      const auto expected = all_reduce_bits(p, options, dtype, 301, 1);
+      const std::size_t words = size_of(dtype) / 2;
+      for (const Algorithm algorithm : algorithms_of(Collective::all_reduce)) {
+        for (const bool mapped : {false, true}) {
+          options.chooser = always({algorithm, 2});
+          options.layout = {};
+          for (int rank = 0; mapped && rank < p; ++rank) {
+            options.layout.ring.push_back((rank * 2 + 1) % p);
+            options.layout.domain_of.push_back(rank % 2);
+          }
+          if (mapped && p % 2 == 0) options.layout.ring = {2, 0, 3, 1};
+          const auto results = all_reduce_bits(p, options, dtype, 301, 1);
+          for (const Bits& bits : results) EXPECT_EQ(bits, expected[0]) << name_of(algorithm);
+          // A smaller bucket holds the same first elements.
+          const auto smaller = all_reduce_bits(p, options, dtype, 53, 1);
+          EXPECT_EQ(smaller[0],
+                    Bits(expected[0].begin(),
+                         expected[0].begin() + static_cast<std::ptrdiff_t>(53 * words)));
+        }
+      }
+    }
+  }
+  // And without it they do differ: the values are rough enough.
+  CommunicatorOptions ring;
+  ring.chooser = always({Algorithm::ring});
+  CommunicatorOptions direct;
+  direct.chooser = always({Algorithm::direct});
+  EXPECT_NE(all_reduce_bits(7, ring, DType::f32, 301, 1)[0],
+            all_reduce_bits(7, direct, DType::f32, 301, 1)[0]);
+}
+
+// A bf16 sum is the rounded f32 sum, whatever the algorithm: one rounding.
+TEST(Executor, SumsOfBf16AreRoundedOnce) {
+  constexpr int kRanks = 9;
+  for (const Algorithm algorithm : algorithms_of(Collective::all_reduce)) {
+    CommunicatorOptions options;
+    options.chooser = always({algorithm, 2});
+    expect_no_errors(run_ranks(kRanks, options, [](Communicator& comm) {
+      // 1 + 8 * 2^-8: every single addition in bf16 would be lost.
+      std::vector<Bf16> values(40, to_bf16(comm.rank() == 4 ? 1.0F : 0x1p-8F));
+      comm.all_reduce(values.data(), values.data(), 40, DType::bf16, ReduceOp::sum);
+      for (const Bf16 value : values) ASSERT_EQ(to_float(value), 1.03125F);
+    }));
+  }
+}
+
+TEST(Executor, ErrorsStayWithinTheBound) {
+  constexpr int kRanks = 7;
+  constexpr std::int64_t kCount = 501;
+  for (const Algorithm algorithm : algorithms_of(Collective::all_reduce)) {
+    CommunicatorOptions options;
+    options.chooser = always({algorithm, 2});
+    const auto results = all_reduce_bits(kRanks, options, DType::f32, kCount, 1);
+    std::vector<float> sums(kCount);
+    std::memcpy(sums.data(), results[0].data(), sums.size() * sizeof(float));
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      double sum = 0;
+      double magnitude = 0;
+      for (int rank = 0; rank < kRanks; ++rank) {
+        sum += static_cast<double>(rough_value(rank, i));
+        magnitude += std::abs(static_cast<double>(rough_value(rank, i)));
+      }
+      ASSERT_LE(std::abs(static_cast<double>(sums[static_cast<std::size_t>(i)]) - sum),
+                (kRanks - 1) * 0x1p-24 * magnitude);
+    }
+  }
+}
+
+TEST(Executor, ManyRanks) {
+  for (const Algorithm algorithm : algorithms_of(Collective::all_reduce)) {
+    CommunicatorOptions options;
+    options.chooser = always({algorithm, 2});
+    for (int rank = 0; rank < 40; ++rank) options.layout.domain_of.push_back(rank / 8);
+    expect_no_errors(run_ranks(40, options, [](Communicator& comm) {
+      Calls(comm, DType::f32, ReduceOp::sum, 1031, true).all_reduce();
+    }));
+  }
+}
+
+TEST(Executor, BlocksOfAnySize) {
+  const std::vector<std::int64_t> bounds{0, 0, 7, 8, 30};
+  for (const Algorithm algorithm :
+       {Algorithm::ring, Algorithm::halving_doubling, Algorithm::direct}) {
+    CommunicatorOptions options;
+    options.chooser = always({algorithm});
+    expect_no_errors(run_ranks(4, options, [&](Communicator& comm) {
+      const auto own = static_cast<std::size_t>(comm.rank());
+      std::vector<float> values(30);
+      for (std::size_t i = 0; i < 30; ++i)
+        values[i] = static_cast<float>(i) + static_cast<float>(own);
+      // In place: the block's own place in the vector.
+      float* const block = values.data() + bounds[own];
+      comm.reduce_scatter(values.data(), block, bounds, DType::f32, ReduceOp::sum);
+      comm.all_gather(block, values.data(), bounds, DType::f32);
+      for (std::size_t i = 0; i < 30; ++i) ASSERT_EQ(values[i], static_cast<float>(4 * i + 6));
+    }));
+  }
+}
+
+}  // namespace
+}  // namespace belay::comm

@@ -1,0 +1,78 @@
+#pragma once
+// Channels and status lines in memory that all ranks of a host share: threads of one process, or
+// processes with a common mapping. Holds no pointers, so it may be mapped anywhere.
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "belay/comm/schedule.h"
+#include "belay/comm/transport.h"
+
+namespace belay::comm {
+
+inline constexpr std::size_t kLine = 64;
+
+struct alignas(kLine) ChannelSlot {
+  std::atomic<std::uint64_t> number;  // of the message it holds
+  std::uint64_t address;              // shared address, or kPosted
+  std::uint64_t bytes;
+  Signature signature;
+};
+static_assert(sizeof(ChannelSlot) == kLine);
+inline constexpr std::uint64_t kPosted = ~std::uint64_t{0};
+
+struct Channel {
+  std::array<ChannelSlot, kChannelSlots> slots;
+  alignas(kLine) std::atomic<std::uint64_t> used;
+};
+
+struct alignas(kLine) StatusLine {
+  std::atomic<std::uint64_t> entered;
+  std::atomic<std::uint64_t> finished;
+  std::atomic<std::uint32_t> state;
+  // The call last entered, in words that may be read while they change; `version` is odd meanwhile.
+  std::atomic<std::uint32_t> version;
+  std::array<std::atomic<std::uint64_t>, 3> call;
+  alignas(kLine) std::atomic<std::uint64_t> beat;
+};
+
+struct alignas(kLine) Reason {
+  std::atomic<std::uint32_t> state;  // 0 none, 1 being written, 2 there
+  std::array<char, 1020> text;
+};
+
+// A view of the block; all of it begins as zeros.
+class SharedChannels {
+ public:
+  static std::size_t bytes_for(int ranks);
+  // What a channel can post; smaller where there are many.
+  static std::size_t post_bytes_for(int ranks);
+
+  SharedChannels(void* memory, int ranks);
+
+  [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] std::size_t post_bytes() const { return post_bytes_; }
+  [[nodiscard]] Channel& channel(int from, int to, int lane) const;
+  // Where the message in a slot of lane 0 is posted.
+  [[nodiscard]] std::byte* posted(int from, int to, std::size_t slot) const;
+  [[nodiscard]] StatusLine& line(int rank) const;
+  [[nodiscard]] RankStatus status(int rank) const;
+  void enter(int rank, const Signature& call) const;
+  void raise(std::string_view reason) const;
+  [[nodiscard]] bool raised() const { return reason_->state.load(std::memory_order_acquire) == 2; }
+  [[nodiscard]] std::string reason() const;
+
+ private:
+  int ranks_;
+  std::size_t post_bytes_;
+  Reason* reason_;
+  StatusLine* lines_;
+  Channel* channels_;
+  std::byte* posts_;
+};
+
+}  // namespace belay::comm

@@ -1,0 +1,159 @@
+// Ranks that do not do what the others do: every rank says who, and in which call.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <vector>
+
+#include "belay/comm/thread_ranks.h"
+
+namespace belay::comm {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+void sum(Communicator& comm, std::int64_t count) {
+  std::vector<float> values(static_cast<std::size_t>(count), 1.0F);
+  comm.all_reduce(values.data(), values.data(), count, DType::f32, ReduceOp::sum);
+}
+
+void expect_all_name(const std::vector<std::string>& errors,
+                     const std::vector<std::string>& parts) {
+  for (const std::string& error : errors) {
+    EXPECT_EQ(error, errors[0]);
+    for (const std::string& part : parts) {
+      EXPECT_NE(error.find(part), std::string::npos) << "'" << part << "' in: " << error;
+    }
+  }
+}
+
+TEST(Trouble, AnotherCall) {
+  for (const int p : {2, 5}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto errors = run_ranks(p, {}, [](Communicator& comm) {
+      sum(comm, 10);
+      if (comm.rank() == 1) {
+        std::vector<float> values(20);
+        comm.broadcast(values.data(), values.data(), 20, DType::f32, 0);
+      } else {
+        sum(comm, 20);
+      }
+    });
+    expect_all_name(errors, {"disagree", "rank 1 called broadcast #2 (20 f32, root 0",
+                             "all_reduce #2 (sum of 20 f32"});
+    // Long before the time-out.
+    EXPECT_LT(Seconds(std::chrono::steady_clock::now() - begin).count(), 5.0);
+  }
+}
+
+TEST(Trouble, AnotherCountTypeOperationOrRoot) {
+  const std::vector<std::function<void(Communicator&)>> others = {
+      [](Communicator& comm) { sum(comm, 11); },
+      [](Communicator& comm) {
+        std::vector<float> values(10);
+        comm.all_reduce(values.data(), values.data(), 10, DType::i32, ReduceOp::sum);
+      },
+      [](Communicator& comm) {
+        std::vector<float> values(10);
+        comm.all_reduce(values.data(), values.data(), 10, DType::f32, ReduceOp::max);
+      },
+  };
+  for (const auto& other : others) {
+    const auto errors = run_ranks(3, {}, [&](Communicator& comm) {
+      if (comm.rank() == 2) {
+        other(comm);
+      } else {
+        sum(comm, 10);
+      }
+    });
+    expect_all_name(errors, {"disagree", "rank 2", "#1"});
+  }
+  const auto errors = run_ranks(3, {}, [](Communicator& comm) {
+    std::vector<float> values(10);
+    comm.broadcast(values.data(), values.data(), 10, DType::f32, comm.rank() == 2 ? 1 : 0);
+    // Whose part of the broadcast was over before that was seen learns it in the next call.
+    comm.barrier();
+  });
+  expect_all_name(errors, {"disagree", "rank 2 called broadcast #1 (10 f32, root 1"});
+}
+
+TEST(Trouble, AnotherAlgorithm) {
+  const auto errors = run_ranks(2, {}, [](Communicator& comm) {
+    if (comm.rank() == 1) comm.set_chooser(always({Algorithm::ring}));
+    sum(comm, 100);
+  });
+  expect_all_name(errors, {"disagree", "all_reduce #1"});
+}
+
+TEST(Trouble, ARankThatEndsEarly) {
+  const auto errors = run_ranks(4, {}, [](Communicator& comm) {
+    sum(comm, 100);
+    if (comm.rank() == 2) return;
+    sum(comm, 100);
+  });
+  EXPECT_EQ(errors[2], "");
+  const std::vector<std::string> others{errors[0], errors[1], errors[3]};
+  expect_all_name(others, {"all_reduce #2 (sum of 100 f32", "rank 2 has ended after 1 calls"});
+}
+
+TEST(Trouble, ARankThatDoesNotCome) {
+  CommunicatorOptions options;
+  options.timeout_s = 0.2;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto errors = run_ranks(4, options, [](Communicator& comm) {
+    sum(comm, 100);
+    if (comm.rank() == 3) {
+      // Until the others have given up; then it learns why.
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    }
+    sum(comm, 100);
+  });
+  expect_all_name(errors, {"all_reduce #2", "rank 3 has not called it", "has finished call #1",
+                           "no progress for 0.2 s"});
+  EXPECT_LT(Seconds(std::chrono::steady_clock::now() - begin).count(), 3.0);
+}
+
+TEST(Trouble, ARankThatStopsInTheMiddle) {
+  ThreadGroup group(3);
+  std::vector<std::string> errors(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      CommunicatorOptions options;
+      options.timeout_s = 0.2;
+      Communicator comm(group.transport(rank), options);
+      try {
+        sum(comm, 100);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::communication);
+        errors[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  // Rank 2 enters the call, and is never heard of again.
+  const Choice choice = choose_by_size(Collective::all_reduce, 3, 400);
+  const Signature call{1,
+                       100,
+                       -1,
+                       Collective::all_reduce,
+                       ReduceOp::sum,
+                       DType::f32,
+                       static_cast<std::uint8_t>(static_cast<int>(choice.algorithm) + 16)};
+  group.transport(2).enter(call);
+  for (std::thread& thread : threads) thread.join();
+  expect_all_name(errors, {"all_reduce #1", "rank 2 has stopped in the middle of it"});
+}
+
+TEST(Trouble, AGroupThatHasFailedStaysFailed) {
+  const auto errors = run_ranks(2, {}, [](Communicator& comm) {
+    try {
+      sum(comm, comm.rank() == 0 ? 5 : 6);
+    } catch (const Error&) {
+    }
+    sum(comm, 7);
+  });
+  expect_all_name(errors, {"disagree"});
+}
+
+}  // namespace
+}  // namespace belay::comm

@@ -1,0 +1,147 @@
+#include "belay/comm/watch.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <thread>
+#include <vector>
+
+#include "belay/base/error.h"
+
+namespace belay::comm {
+namespace {
+
+// Spinning this often takes a few microseconds: longer than a message between two running ranks.
+constexpr std::uint64_t kSpins = 2000;
+constexpr std::uint64_t kCrowdedSpins = 50;
+// Looks at the clock, and at the other ranks.
+constexpr std::uint64_t kIdlePerLook = 64;
+constexpr auto kLookEvery = std::chrono::milliseconds(2);
+// A wait that has lasted this long does not mind a few microseconds more.
+constexpr auto kLong = std::chrono::milliseconds(20);
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+std::string list_of(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+}  // namespace
+
+Watch::Watch(Transport& transport, double timeout_s)
+    : transport_(transport),
+      timeout_s_(timeout_s),
+      crowded_(static_cast<unsigned>(transport.size()) > std::thread::hardware_concurrency()) {}
+
+void Watch::begin(const Signature& call) {
+  if (transport_.raised()) rethrow();
+  call_ = call;
+  idle_ = 0;
+  transport_.enter(call);
+}
+
+void Watch::idle(int peer) {
+  ++idle_;
+  if (idle_ < (crowded_ ? kCrowdedSpins : kSpins)) {
+    pause_briefly();
+    return;
+  }
+  const std::uint64_t waited = idle_ - (crowded_ ? kCrowdedSpins : kSpins);
+  if (waited % kIdlePerLook != 0) {
+    sched_yield();
+    return;
+  }
+  transport_.beat();
+  if (transport_.raised()) rethrow();
+  const Clock::time_point now = Clock::now();
+  if (waited == 0) {
+    idle_since_ = now;
+    next_look_ = now + kLookEvery;
+    return;
+  }
+  if (now < next_look_) return;
+  next_look_ = now + kLookEvery;
+  look_around(peer);
+  const std::chrono::duration<double> idle_for = now - idle_since_;
+  if (idle_for.count() >= timeout_s_) {
+    give_up(fmt::format("no progress for {:.3g} s: {}", timeout_s_, who_is_late(peer)));
+  }
+  if (now - idle_since_ > kLong) std::this_thread::sleep_for(std::chrono::microseconds(100));
+}
+
+// What need not wait for the time-out.
+void Watch::look_around(int peer) {
+  for (int rank = 0; rank < transport_.size(); ++rank) {
+    if (rank == transport_.rank()) continue;
+    const auto status = transport_.status(rank);
+    if (!status) continue;
+    if (status->state != RankStatus::State::running && status->finished < call_.sequence) {
+      give_up(fmt::format("rank {} has ended after {} calls", rank, status->finished));
+    }
+    if (status->call.sequence == call_.sequence && status->call != call_) {
+      mismatch(rank, status->call);
+    }
+  }
+  static_cast<void>(peer);
+}
+
+std::string Watch::who_is_late(int peer) {
+  std::vector<int> absent;
+  std::vector<int> present;
+  std::vector<std::uint64_t> beats;
+  bool known = false;
+  for (int rank = 0; rank < transport_.size(); ++rank) {
+    const auto status = transport_.status(rank);
+    if (rank == transport_.rank() || !status) continue;
+    known = true;
+    if (status->entered < call_.sequence) {
+      absent.push_back(rank);
+    } else if (status->finished < call_.sequence) {
+      present.push_back(rank);
+      beats.push_back(status->beat);
+    }
+  }
+  if (!known) return fmt::format("rank {} does not answer", peer);
+  if (!absent.empty()) {
+    const auto first = transport_.status(absent.front());
+    return fmt::format("{} {} not called it; rank {} has finished call #{}", list_of(absent),
+                       absent.size() == 1 ? "has" : "have", absent.front(), first->finished);
+  }
+  // All are in the call: those that stand still are stopped.
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::vector<int> still;
+  for (std::size_t i = 0; i < present.size(); ++i) {
+    const auto status = transport_.status(present[i]);
+    if (status->beat == beats[i] && status->finished < call_.sequence) still.push_back(present[i]);
+  }
+  if (!still.empty()) {
+    return fmt::format("{} {} stopped in the middle of it", list_of(still),
+                       still.size() == 1 ? "has" : "have");
+  }
+  return fmt::format("rank {} does not answer", peer);
+}
+
+void Watch::mismatch(int peer, const Signature& theirs) {
+  give_up(
+      fmt::format("the ranks disagree: rank {} called {}, rank {} called {}; every rank must "
+                  "make the same calls in the same order",
+                  transport_.rank(), to_string(call_), peer, to_string(theirs)));
+}
+
+void Watch::give_up(const std::string& reason) {
+  transport_.raise(
+      fmt::format("{}, seen by rank {}: {}", to_string(call_), transport_.rank(), reason));
+  // Another rank may be writing its reason just now; the first one stands.
+  for (int tries = 0; tries < 1000 && !transport_.raised(); ++tries) sched_yield();
+  rethrow();
+}
+
+void Watch::rethrow() {
+  fail(ExitCode::communication, "{}", transport_.reason());
+}
+
+}  // namespace belay::comm
