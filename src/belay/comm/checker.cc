@@ -5,14 +5,11 @@
 #include <algorithm>
 #include <bit>
 
+#include "belay/comm/checker_rules.h"
 #include "belay/comm/symbols.h"
 
 namespace belay::comm {
 namespace {
-
-constexpr bool is_wide(Buffer buffer) {
-  return buffer == Buffer::work || buffer == Buffer::spare;
-}
 
 struct Message {
   std::int64_t count = 0;
@@ -61,7 +58,8 @@ class Check {
       }
     }
     check_finished();
-    check_results();
+    const std::string problem = problem_of_results(schedule_, memories_, options_.order_stable);
+    if (!problem.empty()) throw Problem{problem};
   }
 
  private:
@@ -102,41 +100,11 @@ class Check {
       for (std::uint32_t r = rounds.begin; r < rounds.end; ++r) {
         const Program::Round& round = program.rounds[r];
         for (std::uint32_t s = round.begin; s < round.end; ++s) {
-          check_step({rank, {lane, round.number, s}, program.steps[s]});
+          const At at{rank, {lane, round.number, s}, program.steps[s]};
+          const std::string problem = problem_of_step(at.step, memory(rank), rank, ranks_);
+          if (!problem.empty()) refuse(at, problem);
         }
       }
-    }
-  }
-
-  void check_step(const At& at) {
-    const Step& step = at.step;
-    const bool message = step.kind != StepKind::copy && step.kind != StepKind::combine;
-    if (message && (step.peer < 0 || step.peer >= ranks_ || step.peer == at.rank)) {
-      refuse(at, fmt::format("peer {} is not another rank", step.peer));
-    }
-    const bool sends = step.kind == StepKind::send || step.kind == StepKind::post;
-    const bool reads_base = step.kind == StepKind::receive_reduce || step.kind == StepKind::combine;
-    const bool writes = !sends && step.kind != StepKind::gather;
-    const bool reads_src = sends || step.kind == StepKind::copy;
-    SymbolicMemory& own = memory(at.rank);
-    if ((reads_src && !own.contains(step.src, step.count)) ||
-        (reads_base && !own.contains(step.base, step.count)) ||
-        (writes && !own.contains(step.dst, step.count))) {
-      refuse(at, "outside of a buffer");
-    }
-    if (writes && step.dst.buffer == Buffer::input) refuse(at, "writes to the input");
-    const Place read = reads_base ? step.base : step.src;
-    if (writes && (reads_base || reads_src)) {
-      const std::int64_t distance = own.address(read) - own.address(step.dst);
-      if (distance != 0 && std::abs(distance) < step.count) refuse(at, "overlaps itself");
-    }
-    if ((reads_base && step.base.buffer == Buffer::output) ||
-        ((step.kind == StepKind::receive_reduce || step.kind == StepKind::gather) &&
-         step.src.buffer == Buffer::output)) {
-      refuse(at, "reduces what is complete");
-    }
-    if (step.kind == StepKind::receive && is_wide(step.src.buffer) != is_wide(step.dst.buffer)) {
-      refuse(at, "stores a message as another element type");
     }
   }
 
@@ -389,68 +357,6 @@ class Check {
     }
   }
 
-  void expect(int rank, std::int64_t i, std::int64_t element, int source) {
-    SymbolicMemory& own = memory(rank);
-    const Symbol& symbol = own.at(own.address({Buffer::output, i}));
-    const bool whole = source < 0;
-    const bool right =
-        symbol.element == element &&
-        (whole ? symbol.contributions() == ranks_
-               : symbol.contributions() == 1 && symbol.tree == Symbol::leaf(source, 0).tree);
-    if (!right) {
-      throw Problem{fmt::format("rank {}: output {} holds {} contributions to element {}", rank, i,
-                                symbol.contributions(), symbol.element)};
-    }
-    if (!whole) return;
-    const std::uint64_t expected =
-        options_.order_stable
-            ? stable_
-            : memory(schedule_.collective == Collective::all_reduce ? 0 : rank)
-                  .at(memory(schedule_.collective == Collective::all_reduce ? 0 : rank)
-                          .address({Buffer::output, i}))
-                  .tree;
-    if (symbol.tree != expected) {
-      throw Problem{fmt::format("rank {}: output {} was added up in another order", rank, i)};
-    }
-  }
-
-  void check_results() {
-    if (options_.order_stable) stable_ = stable_tree(0, ranks_);
-    const Blocks& blocks = schedule_.blocks;
-    const std::int64_t count = schedule_.count();
-    for (int rank = 0; rank < ranks_; ++rank) {
-      switch (schedule_.collective) {
-        case Collective::all_reduce:
-          for (std::int64_t i = 0; i < count; ++i) expect(rank, i, i, -1);
-          break;
-        case Collective::reduce:
-          if (rank != schedule_.root) break;
-          for (std::int64_t i = 0; i < count; ++i) expect(rank, i, i, -1);
-          break;
-        case Collective::reduce_scatter:
-          for (std::int64_t i = 0; i < blocks.count(rank); ++i) {
-            expect(rank, i, blocks.begin(rank) + i, -1);
-          }
-          break;
-        case Collective::broadcast:
-          for (std::int64_t i = 0; i < count; ++i) expect(rank, i, i, schedule_.root);
-          break;
-        case Collective::all_gather:
-        case Collective::all_to_all:
-          for (int source = 0; source < ranks_; ++source) {
-            for (std::int64_t i = 0; i < blocks.count(source); ++i) {
-              const std::int64_t at = blocks.begin(source) + i;
-              const bool gather = schedule_.collective == Collective::all_gather;
-              expect(rank, at, gather ? at : blocks.begin(rank) + i, source);
-            }
-          }
-          break;
-        case Collective::barrier:
-          break;
-      }
-    }
-  }
-
   const Schedule& schedule_;
   const std::vector<Program>& programs_;
   const CheckOptions& options_;
@@ -460,7 +366,6 @@ class Check {
   std::vector<std::vector<std::uint32_t>> lane_rounds_;
   std::vector<Channel> channels_;
   std::vector<int> blocked_;
-  std::uint64_t stable_ = 0;
 };
 
 }  // namespace

@@ -11,10 +11,6 @@
 namespace belay::comm {
 namespace {
 
-constexpr bool is_wide(Buffer buffer) {
-  return buffer == Buffer::work || buffer == Buffer::spare;
-}
-
 constexpr bool sends(StepKind kind) {
   return kind == StepKind::send || kind == StepKind::post;
 }

@@ -26,12 +26,11 @@ using simd::Vec;
 template <ReduceOp op>
 HWY_INLINE Vec apply(Vec first, Vec second) {
   if constexpr (op == ReduceOp::prod) return hn::Mul(first, second);
-  // The processor's minimum and maximum return the second operand if either is NaN.
-  if constexpr (op == ReduceOp::min) {
-    return hn::IfThenElse(hn::IsNaN(first), first, hn::Min(first, second));
-  }
-  if constexpr (op == ReduceOp::max) {
-    return hn::IfThenElse(hn::IsNaN(first), first, hn::Max(first, second));
+  // Instruction sets differ in what their minimum and maximum make of NaN.
+  if constexpr (op == ReduceOp::min || op == ReduceOp::max) {
+    const Vec value = op == ReduceOp::min ? hn::Min(first, second) : hn::Max(first, second);
+    const Vec either = hn::IfThenElse(hn::IsNaN(second), second, value);
+    return hn::IfThenElse(hn::IsNaN(first), first, either);
   }
   return hn::Add(first, second);
 }
@@ -48,7 +47,7 @@ HWY_NOINLINE void pair_run(const First* first, const Second* second, Dst* dst, s
   });
 }
 
-// The best of the three loops for the operation.
+// The loop for the operation.
 template <class First, class Second, class Dst>
 void pair_op(const Arithmetic& arithmetic, const void* first, const void* second, Result dst,
              std::int64_t count) {

@@ -36,6 +36,11 @@ inline constexpr int kMostLanes = 8;
 
 enum class Buffer : std::uint8_t { input, output, work, spare };
 
+// Whether its elements have the accumulation type.
+constexpr bool is_wide(Buffer buffer) {
+  return buffer == Buffer::work || buffer == Buffer::spare;
+}
+
 enum class StepKind : std::uint8_t {
   send,            // src to peer; complete when the peer has used it
   post,            // src to peer through the transport's buffers; complete when it is there
