@@ -19,6 +19,7 @@ void add_bench(CLI::App& app) {
   add_bench_ops(*bench);
   add_bench_memory(*bench);
   add_bench_stress(*bench);
+  add_bench_collectives(*bench);
 }
 
 }  // namespace belay

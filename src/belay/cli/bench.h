@@ -19,6 +19,7 @@ void add_bench_padding(CLI::App& bench);
 void add_bench_ops(CLI::App& bench);
 void add_bench_memory(CLI::App& bench);
 void add_bench_stress(CLI::App& bench);
+void add_bench_collectives(CLI::App& bench);
 
 struct CharacteristicsOptions {
   std::string model;

@@ -22,9 +22,13 @@ std::size_t SharedChannels::post_bytes_for(int ranks) {
   return std::clamp(share, std::size_t{1} << 10, std::size_t{64} << 10);
 }
 
+std::size_t SharedChannels::post_area(int ranks) {
+  return pairs(ranks) * kChannelSlots * post_bytes_for(ranks);
+}
+
 std::size_t SharedChannels::bytes_for(int ranks) {
   return sizeof(Reason) + static_cast<std::size_t>(ranks) * sizeof(StatusLine) +
-         pairs(ranks) * (kMostLanes * sizeof(Channel) + kChannelSlots * post_bytes_for(ranks));
+         pairs(ranks) * kMostLanes * sizeof(Channel) + post_area(ranks);
 }
 
 SharedChannels::SharedChannels(void* memory, int ranks)

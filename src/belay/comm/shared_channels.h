@@ -49,6 +49,8 @@ struct alignas(kLine) Reason {
 class SharedChannels {
  public:
   static std::size_t bytes_for(int ranks);
+  // Of these, what messages are posted in, at the end; need not be zeros.
+  static std::size_t post_area(int ranks);
   // What a channel can post; smaller where there are many.
   static std::size_t post_bytes_for(int ranks);
 

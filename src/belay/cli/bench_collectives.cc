@@ -1,0 +1,125 @@
+// belay bench collectives: every collective over the ranks that mpirun started, as nccl-tests does.
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "belay/cli/bench.h"
+#include "belay/cli/options.h"
+#include "belay/comm/collectives_bench.h"
+
+namespace belay {
+namespace {
+
+struct Options {
+  comm::CollectivesBench bench;
+  std::string collective = "all_reduce";
+  std::string algorithm = "auto";
+  std::string dtype = "f32";
+  bool json = false;
+};
+
+nlohmann::json optional_number(double value) {
+  return value > 0 ? nlohmann::json(value) : nlohmann::json(nullptr);
+}
+
+nlohmann::json to_json(const comm::CollectiveTiming& row) {
+  return {{"collective", name_of(row.collective)},
+          {"bytes", row.bytes},
+          {"dtype", belay::name_of(row.dtype)},
+          {"algorithm", row.algorithm},
+          {"us", row.us},
+          {"mean_us", row.mean_us},
+          {"p99_us", row.p99_us},
+          {"algbw_gbps", row.algbw_gbps},
+          {"busbw_gbps", row.busbw_gbps},
+          {"correct", row.correct},
+          {"mpi_us", optional_number(row.mpi_us)},
+          {"gloo_us", optional_number(row.gloo_us)}};
+}
+
+void print_row(const comm::CollectiveTiming& row) {
+  const auto or_dash = [](double value, double scale) {
+    return value > 0 ? fmt::format("{:.2f}", value * scale) : std::string("-");
+  };
+  fmt::print(
+      "{:>14} {:>11} {:>5} {:>19} {:>10.2f} {:>10.2f} {:>7.2f} {:>7.2f} {:>6} {:>10} {:>7}\n",
+      name_of(row.collective), row.bytes, belay::name_of(row.dtype), row.algorithm, row.us,
+      row.p99_us, row.algbw_gbps, row.busbw_gbps, row.correct ? "yes" : "NO",
+      or_dash(row.mpi_us, 1), or_dash(row.mpi_us / row.us, 1));
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+void add_bench_collectives(CLI::App& bench) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = bench.add_subcommand(
+      "collectives", "Collectives among the ranks that mpirun started, beside MPI's own");
+  command->add_option("--collective", options->collective, "One of them, or all")
+      ->capture_default_str();
+  command->add_option("--algorithm", options->algorithm, "One of them, all, or auto")
+      ->capture_default_str();
+  command->add_option("--min-bytes", options->bench.min_bytes, "Smallest vector")
+      ->check(above_zero())
+      ->capture_default_str();
+  command->add_option("--max-bytes", options->bench.max_bytes, "Largest vector")
+      ->check(above_zero())
+      ->capture_default_str();
+  command->add_option("--dtype", options->dtype, "f32, f64, bf16, f16 or i32")
+      ->capture_default_str();
+  command->add_option("--iterations", options->bench.iterations, "Timed calls per size, at least")
+      ->check(above_zero())
+      ->capture_default_str();
+  command->add_option("--seconds", options->bench.seconds, "Time per size and contestant, about")
+      ->check(above_zero())
+      ->capture_default_str();
+  command->add_flag("--order-stable", options->bench.order_stable,
+                    "The same bits for every algorithm");
+  command->add_flag("--messages", options->bench.messages,
+                    "MPI messages instead of shared memory, as between hosts");
+  command->add_flag("--private", options->bench.private_memory,
+                    "Vectors in ordinary memory, copied on the way");
+  command->add_flag("--json", options->json, "Machine-readable output");
+  command->footer(
+      "Examples:\n"
+      "  mpirun -n 2 belay bench collectives\n"
+      "  mpirun -n 4 belay bench collectives --collective all --max-bytes 1048576 --json");
+  command->callback([options] {
+    comm::CollectivesBench& bench_options = options->bench;
+    bench_options.collective = options->collective;
+    bench_options.algorithm = options->algorithm;
+    bench_options.dtype = options->dtype;
+    bool heading = !options->json;
+    const comm::CollectivesReport report =
+        comm::bench_collectives(bench_options, [&](const comm::CollectiveTiming& row) {
+          if (options->json) return;
+          if (heading) {
+            fmt::print("{:>14} {:>11} {:>5} {:>19} {:>10} {:>10} {:>7} {:>7} {:>6} {:>10} {:>7}\n",
+                       "collective", "bytes", "dtype", "algorithm", "p50 us", "p99 us", "algbw",
+                       "busbw", "right", "MPI us", "ratio");
+            heading = false;
+          }
+          print_row(row);
+        });
+    if (report.rank != 0) return;
+    if (options->json) {
+      nlohmann::json rows = nlohmann::json::array();
+      for (const comm::CollectiveTiming& row : report.rows) rows.push_back(to_json(row));
+      fmt::print("{}\n", nlohmann::json{{"ranks", report.ranks},
+                                        {"rows", rows},
+                                        {"mpi_ratio_geomean", optional_number(report.mpi_ratio)},
+                                        {"mpi_ratio_least", optional_number(report.least_ratio)}}
+                             .dump(1));
+    } else if (report.mpi_ratio > 0) {
+      fmt::print("{} ranks; time of MPI over belay's: geometric mean {:.2f}, least {:.2f}\n",
+                 report.ranks, report.mpi_ratio, report.least_ratio);
+    }
+  });
+}
+
+}  // namespace belay

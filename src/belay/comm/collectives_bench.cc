@@ -1,0 +1,354 @@
+#include "belay/comm/collectives_bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "belay/base/error.h"
+#include "belay/comm/communicator.h"
+#include "belay/comm/world.h"
+
+namespace belay::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double elapsed_us(Clock::time_point begin) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+}
+
+std::vector<Collective> wanted_collectives(const std::string& name) {
+  if (name == "all") {
+    std::vector<Collective> all;
+    for (int i = 0; i < kCollectives; ++i) all.push_back(static_cast<Collective>(i));
+    return all;
+  }
+  const auto collective = parse_collective(name);
+  if (!collective) {
+    fail(ExitCode::usage,
+         "--collective '{}' is not one of all_reduce, reduce_scatter, all_gather, broadcast, "
+         "reduce, all_to_all, barrier, all",
+         name);
+  }
+  return {*collective};
+}
+
+DType wanted_dtype(const std::string& name) {
+  const auto dtype = parse_dtype(name);
+  if (!dtype || !can_reduce(*dtype)) {
+    fail(ExitCode::usage, "--dtype '{}' is not one of f32, f64, bf16, f16, i32", name);
+  }
+  return *dtype;
+}
+
+// nullopt: the chooser's.
+std::vector<std::optional<Algorithm>> wanted_algorithms(const std::string& name,
+                                                        Collective collective) {
+  if (name == "auto") return {std::nullopt};
+  const auto known = algorithms_of(collective);
+  if (name == "all") return {known.begin(), known.end()};
+  const auto algorithm = parse_algorithm(name);
+  if (!algorithm || std::find(known.begin(), known.end(), *algorithm) == known.end()) {
+    std::vector<std::string_view> names;
+    for (const Algorithm each : known) names.push_back(name_of(each));
+    fail(ExitCode::usage, "{} has no algorithm '{}'; choose auto, all, {}", name_of(collective),
+         name, fmt::join(names, ", "));
+  }
+  return {*algorithm};
+}
+
+double bus_factor(Collective collective, int ranks) {
+  const double p = ranks;
+  switch (collective) {
+    case Collective::all_reduce:
+      return 2 * (p - 1) / p;
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+    case Collective::all_to_all:
+      return (p - 1) / p;
+    default:
+      return 1;
+  }
+}
+
+// Integers whose sums over all ranks are exact in every type.
+int small_value(int rank, std::int64_t i) {
+  return static_cast<int>((rank + i) % 4);
+}
+
+double read(const void* data, DType dtype, std::int64_t i) {
+  switch (dtype) {
+    case DType::f64:
+      return static_cast<const double*>(data)[i];
+    case DType::i32:
+      return static_cast<const std::int32_t*>(data)[i];
+    case DType::bf16:
+      return static_cast<double>(to_float(static_cast<const Bf16*>(data)[i]));
+    case DType::f16:
+      return static_cast<double>(to_float(static_cast<const F16*>(data)[i]));
+    default:
+      return static_cast<double>(static_cast<const float*>(data)[i]);
+  }
+}
+
+void write(void* data, DType dtype, std::int64_t i, int value) {
+  switch (dtype) {
+    case DType::f64:
+      static_cast<double*>(data)[i] = value;
+      return;
+    case DType::i32:
+      static_cast<std::int32_t*>(data)[i] = value;
+      return;
+    case DType::bf16:
+      static_cast<Bf16*>(data)[i] = to_bf16(static_cast<float>(value));
+      return;
+    case DType::f16:
+      static_cast<F16*>(data)[i] = to_f16(static_cast<float>(value));
+      return;
+    default:
+      static_cast<float*>(data)[i] = static_cast<float>(value);
+  }
+}
+
+class Bench {
+ public:
+  Bench(World& world, Communicator& comm, const CollectivesBench& options, DType dtype)
+      : world_(world), comm_(comm), options_(options), dtype_(dtype) {
+    const auto bytes = static_cast<std::size_t>(options.max_bytes) + 4096;
+    if (options.private_memory) {
+      own_.resize(2 * bytes);
+      input_ = own_.data();
+      output_ = own_.data() + bytes;
+    } else {
+      input_ = comm.allocate(bytes);
+      output_ = comm.allocate(bytes);
+    }
+  }
+  ~Bench() {
+    if (!own_.empty()) return;
+    comm_.deallocate(output_);
+    comm_.deallocate(input_);
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  CollectiveTiming time(Collective collective, std::int64_t bytes, bool beside_mpi) {
+    const std::int64_t elements = bytes / static_cast<std::int64_t>(size_of(dtype_));
+    // all_to_all moves whole blocks.
+    const std::int64_t block = std::max<std::int64_t>(elements / comm_.size(), 1);
+    count_ = collective == Collective::all_to_all ? block * comm_.size() : elements;
+    collective_ = collective;
+    CollectiveTiming row;
+    row.collective = collective;
+    row.bytes = count_ * static_cast<std::int64_t>(size_of(dtype_));
+    row.dtype = dtype_;
+    row.correct = check();
+    std::vector<double> own;
+    std::vector<double> mpi;
+    const int calls = wanted_calls();
+    for (int i = 0; i < calls; ++i) {
+      world_.mpi_barrier();
+      Clock::time_point begin = Clock::now();
+      call();
+      own.push_back(elapsed_us(begin));
+      if (!beside_mpi) continue;
+      world_.mpi_barrier();
+      begin = Clock::now();
+      world_.mpi_all_reduce(input_, output_, count_);
+      mpi.push_back(elapsed_us(begin));
+    }
+    slowest(own);
+    slowest(mpi);
+    double sum = 0;
+    for (const double us : own) sum += us;
+    row.mean_us = sum / static_cast<double>(own.size());
+    row.us = quantile(own, 0.5);
+    row.p99_us = quantile(own, 0.99);
+    row.mpi_us = mpi.empty() ? 0 : quantile(mpi, 0.5);
+    row.algbw_gbps = static_cast<double>(row.bytes) / row.us * 1e-3;
+    row.busbw_gbps = row.algbw_gbps * bus_factor(collective, comm_.size());
+    return row;
+  }
+
+ private:
+  void call() {
+    const std::int64_t block = count_ / comm_.size();
+    switch (collective_) {
+      case Collective::all_reduce:
+        return comm_.all_reduce(input_, output_, count_, dtype_, ReduceOp::sum);
+      case Collective::reduce_scatter:
+        return comm_.reduce_scatter(input_, output_, count_, dtype_, ReduceOp::sum);
+      case Collective::all_gather:
+        return comm_.all_gather(input_, output_, count_, dtype_);
+      case Collective::broadcast:
+        return comm_.broadcast(input_, output_, count_, dtype_, 0);
+      case Collective::reduce:
+        return comm_.reduce(input_, output_, count_, dtype_, ReduceOp::sum, 0);
+      case Collective::all_to_all:
+        return comm_.all_to_all(input_, output_, block, dtype_);
+      case Collective::barrier:
+        return comm_.barrier();
+    }
+  }
+
+  // One call on values whose result is known; also the warm-up. The same on all ranks.
+  bool check() {
+    const int rank = comm_.rank();
+    const int ranks = comm_.size();
+    const Blocks blocks = Blocks::even(0, count_, ranks);
+    const std::int64_t begin = collective_ == Collective::all_gather ? blocks.begin(rank) : 0;
+    for (std::int64_t i = 0; i < count_; ++i)
+      write(input_, dtype_, i, small_value(rank, begin + i));
+    for (std::int64_t i = 0; i < count_; ++i) write(output_, dtype_, i, -1);
+    call();
+    std::int64_t wrong = 0;
+    const auto expect = [&](std::int64_t i, int value) {
+      if (read(output_, dtype_, i) != value) ++wrong;
+    };
+    const auto sum = [&](std::int64_t i) {
+      int total = 0;
+      for (int other = 0; other < ranks; ++other) total += small_value(other, i);
+      return total;
+    };
+    const std::int64_t block = std::max<std::int64_t>(count_ / ranks, 1);
+    switch (collective_) {
+      case Collective::all_reduce:
+        for (std::int64_t i = 0; i < count_; ++i) expect(i, sum(i));
+        break;
+      case Collective::reduce:
+        for (std::int64_t i = 0; rank == 0 && i < count_; ++i) expect(i, sum(i));
+        break;
+      case Collective::reduce_scatter:
+        for (std::int64_t i = 0; i < blocks.count(rank); ++i)
+          expect(i, sum(blocks.begin(rank) + i));
+        break;
+      case Collective::all_gather:
+        for (int owner = 0; owner < ranks; ++owner) {
+          for (std::int64_t i = blocks.begin(owner); i < blocks.end(owner); ++i) {
+            expect(i, small_value(owner, i));
+          }
+        }
+        break;
+      case Collective::broadcast:
+        for (std::int64_t i = 0; i < count_; ++i) expect(i, small_value(0, i));
+        break;
+      case Collective::all_to_all:
+        for (std::int64_t i = 0; i < count_; ++i) {
+          expect(i, small_value(static_cast<int>(i / block), rank * block + i % block));
+        }
+        break;
+      case Collective::barrier:
+        break;
+    }
+    double all_wrong[1] = {static_cast<double>(wrong)};
+    comm_.all_reduce(all_wrong, all_wrong, 1, DType::f64, ReduceOp::sum);
+    return all_wrong[0] == 0;
+  }
+
+  // As many calls as fit the time, by what a few take; the same on all ranks.
+  int wanted_calls() {
+    call();
+    world_.mpi_barrier();
+    const Clock::time_point begin = Clock::now();
+    constexpr int kProbes = 3;
+    for (int i = 0; i < kProbes; ++i) call();
+    double us[1] = {elapsed_us(begin) / kProbes};
+    comm_.all_reduce(us, us, 1, DType::f64, ReduceOp::max);
+    constexpr double kMost = 5000;
+    const double fitting = std::min(options_.seconds * 1e6 / std::max(us[0], 0.1), kMost);
+    return std::max(options_.iterations, static_cast<int>(fitting));
+  }
+
+  void slowest(std::vector<double>& times) {
+    comm_.all_reduce(times.data(), times.data(), static_cast<std::int64_t>(times.size()),
+                     DType::f64, ReduceOp::max);
+  }
+
+  static double quantile(std::vector<double>& values, double share) {
+    std::sort(values.begin(), values.end());
+    const auto last = static_cast<double>(values.size() - 1);
+    return values[static_cast<std::size_t>(std::lround(share * last))];
+  }
+
+  World& world_;
+  Communicator& comm_;
+  const CollectivesBench& options_;
+  DType dtype_;
+  std::vector<std::byte> own_;
+  void* input_ = nullptr;
+  void* output_ = nullptr;
+  std::int64_t count_ = 0;
+  Collective collective_ = Collective::all_reduce;
+};
+
+void add_ratios(CollectivesReport& report) {
+  double logs = 0;
+  int count = 0;
+  for (const CollectiveTiming& row : report.rows) {
+    if (row.mpi_us <= 0) continue;
+    const double ratio = row.mpi_us / row.us;
+    logs += std::log(ratio);
+    report.least_ratio = count == 0 ? ratio : std::min(report.least_ratio, ratio);
+    ++count;
+  }
+  if (count > 0) report.mpi_ratio = std::exp(logs / count);
+}
+
+}  // namespace
+
+CollectivesReport bench_collectives(const CollectivesBench& options,
+                                    const std::function<void(const CollectiveTiming&)>& on_row) {
+  const DType dtype = wanted_dtype(options.dtype);
+  const std::vector<Collective> collectives = wanted_collectives(options.collective);
+  for (const Collective collective : collectives) {
+    if (options.collective != "all") wanted_algorithms(options.algorithm, collective);
+  }
+  const std::unique_ptr<World> world = World::join({.shared_memory = !options.messages});
+  CommunicatorOptions comm_options;
+  comm_options.order_stable = options.order_stable;
+  comm_options.layout.domain_of = world->host_of();
+  Communicator comm(world->transport(), comm_options);
+  const Chooser automatic = comm_options.chooser;
+  CollectivesReport report;
+  report.rank = comm.rank();
+  report.ranks = comm.size();
+  Bench bench(*world, comm, options, dtype);
+  for (const Collective collective : collectives) {
+    const std::string& wanted = options.collective == "all" && options.algorithm != "all"
+                                    ? std::string("auto")
+                                    : options.algorithm;
+    for (const auto algorithm : wanted_algorithms(wanted, collective)) {
+      for (std::int64_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= 2) {
+        if (algorithm) {
+          comm.set_chooser([&](Collective called, int ranks, std::size_t size) {
+            Choice choice = automatic(called, ranks, size);
+            if (called != collective) return choice;
+            choice.algorithm = *algorithm;
+            choice.segments = std::max(choice.segments, 4);
+            return choice;
+          });
+        }
+        const bool beside_mpi =
+            collective == Collective::all_reduce && dtype == DType::f32 && world->size() > 1;
+        CollectiveTiming row = bench.time(collective, bytes, beside_mpi);
+        row.algorithm = name_of(
+            algorithm ? *algorithm
+                      : automatic(collective, comm.size(), static_cast<std::size_t>(row.bytes))
+                            .algorithm);
+        report.rows.push_back(row);
+        if (comm.rank() == 0) on_row(row);
+        if (collective == Collective::barrier) break;
+      }
+      comm.set_chooser(automatic);
+    }
+  }
+  add_ratios(report);
+  return report;
+}
+
+}  // namespace belay::comm

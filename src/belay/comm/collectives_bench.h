@@ -1,0 +1,57 @@
+#pragma once
+// Times collectives over the world's ranks. Calls alternate with MPI's own, each after a barrier,
+// so that both see the same machine. A call's time is that of the slowest rank.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "belay/comm/collective.h"
+
+namespace belay::comm {
+
+struct CollectivesBench {
+  std::string collective = "all_reduce";  // or all
+  std::string algorithm = "auto";         // or all, or a name
+  std::string dtype = "f32";
+  std::int64_t min_bytes = 4096;
+  std::int64_t max_bytes = std::int64_t{64} << 20;
+  int iterations = 20;
+  double seconds = 0.2;
+  bool order_stable = false;
+  bool messages = false;
+  bool private_memory = false;
+};
+
+// One size. bytes: of the whole vector. Bandwidths in 1e9 bytes per second: algbw is bytes over the
+// median time, busbw what a link carries (2(p-1)/p of it for all_reduce, (p-1)/p for
+// reduce_scatter, all_gather and all_to_all). 0: not measured.
+struct CollectiveTiming {
+  Collective collective = Collective::all_reduce;
+  std::int64_t bytes = 0;
+  DType dtype = DType::f32;
+  std::string algorithm;
+  double us = 0;  // median
+  double mean_us = 0;
+  double p99_us = 0;
+  double algbw_gbps = 0;
+  double busbw_gbps = 0;
+  bool correct = false;
+  double mpi_us = 0;   // median of MPI's all-reduce
+  double gloo_us = 0;  // median of gloo's
+};
+
+struct CollectivesReport {
+  int rank = 0;
+  int ranks = 1;
+  std::vector<CollectiveTiming> rows;
+  double mpi_ratio = 0;    // geometric mean of mpi_us / us over the rows that have both
+  double least_ratio = 0;  // the smallest
+};
+
+// Every rank calls it; on_row is called on rank 0. Error(usage) for unknown names.
+CollectivesReport bench_collectives(const CollectivesBench& options,
+                                    const std::function<void(const CollectiveTiming&)>& on_row);
+
+}  // namespace belay::comm

@@ -1,0 +1,109 @@
+#include "belay/comm/mpi_shared.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "belay/base/check.h"
+
+namespace belay::comm {
+
+MpiWindows::MpiWindows(MPI_Comm host) : host_(host) {
+  MPI_Comm_rank(host_, &rank_);
+  MPI_Comm_size(host_, &size_);
+}
+
+void* MpiWindows::allocate(std::size_t bytes) {
+  const std::size_t whole = std::max<std::size_t>((bytes + kLine - 1) / kLine * kLine, kLine);
+  MPI_Info info = MPI_INFO_NULL;
+  check_mpi(MPI_Info_create(&info), "MPI_Info_create");
+  // Each rank's part begins at a page of its own.
+  MPI_Info_set(info, "alloc_shared_noncontig", "true");
+  Window window;
+  window.bytes = whole;
+  void* own = nullptr;
+  const int code =
+      MPI_Win_allocate_shared(static_cast<MPI_Aint>(whole), 1, info, host_, &own, &window.window);
+  MPI_Info_free(&info);
+  if (code != MPI_SUCCESS) {
+    fail(ExitCode::capacity,
+         "cannot share {} MiB per rank among the {} ranks of this host; is /dev/shm full?",
+         whole >> 20, size_);
+  }
+  for (int rank = 0; rank < size_; ++rank) {
+    MPI_Aint size = 0;
+    int unit = 0;
+    void* base = nullptr;
+    check_mpi(MPI_Win_shared_query(window.window, rank, &size, &unit, &base),
+              "MPI_Win_shared_query");
+    window.bases.push_back(static_cast<const std::byte*>(base));
+  }
+  const auto unused = std::find_if(windows_.begin(), windows_.end(), [](const Window& other) {
+    return other.window == MPI_WIN_NULL;
+  });
+  if (unused != windows_.end()) {
+    *unused = std::move(window);
+  } else {
+    windows_.push_back(std::move(window));
+  }
+  return own;
+}
+
+void MpiWindows::deallocate(void* memory) {
+  for (Window& window : windows_) {
+    if (window.window == MPI_WIN_NULL || window.bases[static_cast<std::size_t>(rank_)] != memory) {
+      continue;
+    }
+    check_mpi(MPI_Win_free(&window.window), "MPI_Win_free");
+    window = {};
+    return;
+  }
+}
+
+void MpiWindows::free_all() {
+  for (Window& window : windows_) {
+    if (window.window != MPI_WIN_NULL) MPI_Win_free(&window.window);
+  }
+  windows_.clear();
+}
+
+bool MpiWindows::contains(const void* data, std::size_t bytes) const {
+  const auto* const begin = static_cast<const std::byte*>(data);
+  return std::any_of(windows_.begin(), windows_.end(), [&](const Window& window) {
+    if (window.window == MPI_WIN_NULL) return false;
+    const std::byte* const own = window.bases[static_cast<std::size_t>(rank_)];
+    return begin >= own && begin + bytes <= own + window.bytes;
+  });
+}
+
+std::uint64_t MpiWindows::address(const void* data) const {
+  const auto* const begin = static_cast<const std::byte*>(data);
+  for (std::size_t index = 0; index < windows_.size(); ++index) {
+    const Window& window = windows_[index];
+    if (window.window == MPI_WIN_NULL) continue;
+    const std::byte* const own = window.bases[static_cast<std::size_t>(rank_)];
+    if (begin < own || begin > own + window.bytes) continue;
+    return (static_cast<std::uint64_t>(index) << kOffsetBits) |
+           static_cast<std::uint64_t>(begin - own);
+  }
+  BELAY_CHECK(data == nullptr);
+  return 0;
+}
+
+std::unique_ptr<MpiSharedTransport> MpiSharedTransport::make(MPI_Comm host) {
+  int rank = 0;
+  int size = 1;
+  MPI_Comm_rank(host, &rank);
+  MPI_Comm_size(host, &size);
+  MpiWindows windows(host);
+  // Every rank maps the part of rank 0; the other parts stay empty.
+  const std::size_t bytes = SharedChannels::bytes_for(size);
+  void* const own = windows.allocate(rank == 0 ? bytes : 0);
+  const void* const memory = windows.pointer(0, windows.address(own));
+  if (rank == 0) std::memset(own, 0, bytes - SharedChannels::post_area(size));
+  check_mpi(MPI_Barrier(host), "MPI_Barrier");
+  return std::make_unique<MpiSharedTransport>(SharedChannels(const_cast<void*>(memory), size), rank,
+                                              std::move(windows));
+}
+
+}  // namespace belay::comm

@@ -1,0 +1,218 @@
+#include "belay/comm/mpi_world.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "belay/comm/mpi_messages.h"
+#include "belay/comm/mpi_shared.h"
+
+namespace belay::comm {
+namespace {
+
+struct Place {
+  int host = 0;
+  int local = 0;  // rank on its host
+};
+
+// Shared memory to ranks of this host, messages to others.
+class MpiTransport final : public Transport {
+ public:
+  MpiTransport(MPI_Comm world, MPI_Comm host, std::vector<Place> places, int rank)
+      : places_(std::move(places)),
+        rank_(rank),
+        shared_(MpiSharedTransport::make(host)),
+        messages_(world),
+        remote_status_(places_.size()) {
+    for (int peer = 0; peer < size(); ++peer) {
+      if (!is_local(peer)) remote_.push_back(peer);
+    }
+  }
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return static_cast<int>(places_.size()); }
+  [[nodiscard]] std::size_t post_bytes() const override { return shared_->post_bytes(); }
+  [[nodiscard]] bool readable(const void* data, std::size_t bytes) const override {
+    return shared_->size() == 1 || shared_->readable(data, bytes);
+  }
+  void* allocate(std::size_t bytes) override { return shared_->allocate(bytes); }
+  void deallocate(void* memory) override {
+    // Without the others there is no freeing; the system does it in the end.
+    if (!raised()) shared_->deallocate(memory);
+  }
+
+  std::uint64_t send(int peer, int lane, const void* data, std::size_t bytes,
+                     const Signature& signature) override {
+    return is_local(peer) ? shared_->send(local(peer), lane, data, bytes, signature)
+                          : messages_.send(peer, lane, data, bytes, signature, false);
+  }
+  std::uint64_t post(int peer, int lane, const void* data, std::size_t bytes,
+                     const Signature& signature) override {
+    return is_local(peer) ? shared_->post(local(peer), lane, data, bytes, signature)
+                          : messages_.send(peer, lane, data, bytes, signature, true);
+  }
+  std::uint64_t used(int peer, int lane) override {
+    return is_local(peer) ? shared_->used(local(peer), lane) : messages_.used(peer, lane);
+  }
+  bool peek(int peer, int lane, int nth, Message& message) override {
+    return is_local(peer) ? shared_->peek(local(peer), lane, nth, message)
+                          : messages_.peek(peer, lane, nth, message);
+  }
+  void release(int peer, int lane) override {
+    if (is_local(peer)) {
+      shared_->release(local(peer), lane);
+    } else {
+      messages_.release(peer, lane);
+    }
+  }
+
+  void enter(const Signature& call) override { shared_->enter(call); }
+  void finish(std::uint64_t sequence) override {
+    finished_ = sequence;
+    shared_->finish(sequence);
+  }
+  void beat() override { shared_->beat(); }
+  void leave(RankStatus::State state) override {
+    shared_->leave(state);
+    messages_.tell(remote_, state, finished_, {});
+  }
+  [[nodiscard]] std::optional<RankStatus> status(int rank) const override {
+    if (is_local(rank)) return shared_->status(local(rank));
+    return remote_status_[static_cast<std::size_t>(rank)];
+  }
+  void raise(std::string_view reason) override {
+    if (shared_->raised()) return;
+    shared_->raise(reason);
+    messages_.tell(remote_, RankStatus::State::running, finished_, reason);
+  }
+  [[nodiscard]] bool raised() override {
+    if (!remote_.empty()) hear();
+    return shared_->raised();
+  }
+  [[nodiscard]] std::string reason() override { return shared_->reason(); }
+
+  // Whether all ranks that can be seen have left, well or not.
+  [[nodiscard]] bool all_left() const {
+    for (int local_rank = 0; local_rank < shared_->size(); ++local_rank) {
+      if (shared_->status(local_rank)->state == RankStatus::State::running) return false;
+    }
+    return true;
+  }
+  MpiWindows& windows() { return shared_->windows(); }
+
+ private:
+  [[nodiscard]] bool is_local(int peer) const {
+    return places_[static_cast<std::size_t>(peer)].host ==
+           places_[static_cast<std::size_t>(rank_)].host;
+  }
+  [[nodiscard]] int local(int peer) const { return places_[static_cast<std::size_t>(peer)].local; }
+  void hear() {
+    while (const auto news = messages_.hear()) {
+      if (!news->reason.empty()) {
+        shared_->raise(news->reason);
+        continue;
+      }
+      RankStatus status;
+      status.state = news->state;
+      status.entered = status.finished = news->finished;
+      remote_status_[static_cast<std::size_t>(news->rank)] = status;
+    }
+  }
+
+  std::vector<Place> places_;
+  int rank_;
+  std::unique_ptr<MpiSharedTransport> shared_;
+  MpiMessages messages_;
+  std::vector<int> remote_;
+  std::vector<std::optional<RankStatus>> remote_status_;
+  std::uint64_t finished_ = 0;
+};
+
+class MpiWorld final : public World {
+ public:
+  explicit MpiWorld(const WorldOptions& options) {
+    int provided = 0;
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided),
+              "MPI_Init_thread");
+    if (provided < MPI_THREAD_SERIALIZED) {
+      fail(ExitCode::communication, "this MPI cannot be used by more than one thread");
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int rank = 0;
+    int size = 1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (options.shared_memory) {
+      check_mpi(
+          MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host_),
+          "MPI_Comm_split_type");
+    } else {
+      check_mpi(MPI_Comm_split(MPI_COMM_WORLD, rank, 0, &host_), "MPI_Comm_split");
+    }
+    MPI_Comm_set_errhandler(host_, MPI_ERRORS_RETURN);
+    // A host goes by its lowest rank; then by the number of that among them.
+    int lowest = rank;
+    check_mpi(MPI_Bcast(&lowest, 1, MPI_INT, 0, host_), "MPI_Bcast");
+    std::vector<int> lowest_of(static_cast<std::size_t>(size));
+    check_mpi(MPI_Allgather(&lowest, 1, MPI_INT, lowest_of.data(), 1, MPI_INT, MPI_COMM_WORLD),
+              "MPI_Allgather");
+    std::vector<Place> places(static_cast<std::size_t>(size));
+    std::vector<int> members(static_cast<std::size_t>(size));
+    int hosts = 0;
+    for (int other = 0; other < size; ++other) {
+      const auto at = static_cast<std::size_t>(other);
+      const auto head = static_cast<std::size_t>(lowest_of[at]);
+      if (lowest_of[at] == other) places[at].host = hosts++;
+      places[at].host = places[head].host;
+      places[at].local = members[head]++;
+      host_of_.push_back(places[at].host);
+    }
+    transport_ = std::make_unique<MpiTransport>(MPI_COMM_WORLD, host_, std::move(places), rank);
+  }
+
+  ~MpiWorld() override {
+    if (std::uncaught_exceptions() == 0 && !transport_->raised()) {
+      transport_->windows().free_all();
+      transport_.reset();
+      MPI_Comm_free(&host_);
+      MPI_Finalize();
+      return;
+    }
+    // Some rank is missing, so nothing that needs all of them will work. A rank that goes makes
+    // mpirun end the others: they get a moment to say what they know.
+    transport_->leave(RankStatus::State::failed);
+    using Clock = std::chrono::steady_clock;
+    const auto end = Clock::now() + std::chrono::seconds(1);
+    while (!transport_->all_left() && Clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    transport_->windows().abandon();
+  }
+
+  [[nodiscard]] Transport& transport() override { return *transport_; }
+  [[nodiscard]] const std::vector<int>& host_of() const override { return host_of_; }
+
+  bool mpi_all_reduce(const void* input, void* output, std::int64_t count) override {
+    check_mpi(MPI_Allreduce(input == output ? MPI_IN_PLACE : input, output, static_cast<int>(count),
+                            MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD),
+              "MPI_Allreduce");
+    return true;
+  }
+  void mpi_barrier() override { check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier"); }
+
+ private:
+  MPI_Comm host_ = MPI_COMM_NULL;
+  std::vector<int> host_of_;
+  std::unique_ptr<MpiTransport> transport_;
+};
+
+}  // namespace
+
+std::unique_ptr<World> join_mpi_world(const WorldOptions& options) {
+  return std::make_unique<MpiWorld>(options);
+}
+
+}  // namespace belay::comm
