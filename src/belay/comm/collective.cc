@@ -41,7 +41,9 @@ std::optional<ReduceOp> parse_reduce_op(std::string_view name) {
 
 std::string to_string(const Signature& signature) {
   std::string text = fmt::format("{} #{}", name_of(signature.collective), signature.sequence);
-  if (signature.collective == Collective::barrier) return text;
+  if (signature.collective == Collective::barrier) {
+    return signature.count == 0 ? text : text + fmt::format(" (for {} bytes)", signature.count);
+  }
   text += " (";
   if (reduces(signature.collective)) text += fmt::format("{} of ", name_of(signature.op));
   text += fmt::format("{} {}", signature.count, belay::name_of(signature.dtype));

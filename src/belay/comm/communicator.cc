@@ -70,7 +70,11 @@ Choice choose_by_size(Collective collective, int ranks, std::size_t bytes) {
 Communicator::Communicator(Transport& transport, CommunicatorOptions options)
     : transport_(transport),
       options_(std::move(options)),
-      executor_(transport, options_.timeout_s) {}
+      executor_(transport, options_.timeout_s),
+      meeting_(program_of(make_schedule({.collective = Collective::barrier,
+                                         .algorithm = Algorithm::dissemination,
+                                         .ranks = transport.size()}),
+                          transport.rank())) {}
 
 Communicator::~Communicator() {
   transport_.leave(std::uncaught_exceptions() > 0 || transport_.raised() ? RankStatus::State::failed
@@ -193,11 +197,25 @@ Communicator::Prepared& Communicator::prepare(const Call& call) {
   return *prepared_.back();
 }
 
-std::byte* Communicator::scratch(std::size_t bytes) {
+void* Communicator::allocate_together(std::size_t bytes, const Signature& signature) {
+  executor_.run(meeting_, signature, {}, false);
+  return transport_.allocate(bytes);
+}
+
+void* Communicator::allocate(std::size_t bytes) {
+  Signature signature;
+  signature.sequence = ++sequence_;
+  signature.count = static_cast<std::int64_t>(bytes);
+  void* const memory = allocate_together(bytes, signature);
+  transport_.finish(sequence_);
+  return memory;
+}
+
+std::byte* Communicator::scratch(std::size_t bytes, const Signature& signature) {
   if (bytes > scratch_bytes_) {
     if (scratch_ != nullptr) transport_.deallocate(std::exchange(scratch_, nullptr));
     scratch_bytes_ = std::bit_ceil(bytes);
-    scratch_ = static_cast<std::byte*>(transport_.allocate(scratch_bytes_));
+    scratch_ = static_cast<std::byte*>(allocate_together(scratch_bytes_, signature));
   }
   return scratch_;
 }
@@ -210,7 +228,7 @@ void Communicator::run(Call call) {
   const std::size_t element = size_of(call.signature.dtype);
   const std::size_t input_bytes = static_cast<std::size_t>(call.input_count) * element;
   const std::size_t output_bytes = static_cast<std::size_t>(call.output_count) * element;
-  std::byte* const room = scratch(plan.total());
+  std::byte* const room = scratch(plan.total(), call.signature);
   CallBuffers buffers{call.input, call.output, nullptr, nullptr};
   if (output_bytes > 0 && !transport_.readable(call.output, output_bytes)) {
     buffers.output = room + plan.input;

@@ -48,7 +48,7 @@ PreparedProgram::PreparedProgram(Program program) : program_(std::move(program))
 }
 
 void Executor::run(PreparedProgram& prepared, const Signature& signature,
-                   const CallBuffers& buffers) {
+                   const CallBuffers& buffers, bool whole) {
   signature_ = signature;
   arithmetic_ = {signature.dtype, signature.op, transport_.size()};
   buffers_ = buffers;
@@ -75,7 +75,7 @@ void Executor::run(PreparedProgram& prepared, const Signature& signature,
       watch_.idle(waiting_for_);
     }
   }
-  transport_.finish(signature.sequence);
+  if (whole) transport_.finish(signature.sequence);
 }
 
 bool Executor::advance(PreparedProgram& prepared, std::uint32_t lane) {

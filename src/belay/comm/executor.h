@@ -44,8 +44,10 @@ class Executor {
       : transport_(transport), watch_(transport, timeout_s) {}
 
   // Blocks until this rank's part is done: its output is complete, and its input free.
-  // Error(communication) as watch.h says.
-  void run(PreparedProgram& prepared, const Signature& signature, const CallBuffers& buffers);
+  // Error(communication) as watch.h says. Without `whole` this is a part of a call, after which the
+  // call is not finished.
+  void run(PreparedProgram& prepared, const Signature& signature, const CallBuffers& buffers,
+           bool whole = true);
 
  private:
   using State = PreparedProgram::State;

@@ -1,5 +1,7 @@
 #include "belay/comm/mpi_shared.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -15,6 +17,15 @@ MpiWindows::MpiWindows(MPI_Comm host) : host_(host) {
 
 void* MpiWindows::allocate(std::size_t bytes) {
   const std::size_t whole = std::max<std::size_t>((bytes + kLine - 1) / kLine * kLine, kLine);
+  const auto fitting = std::find_if(windows_.begin(), windows_.end(), [&](const Window& window) {
+    return !window.in_use && window.bytes >= whole;
+  });
+  if (fitting != windows_.end()) {
+    fitting->in_use = true;
+    auto* const memory = const_cast<std::byte*>(fitting->bases[static_cast<std::size_t>(rank_)]);
+    std::memset(memory, 0, bytes);
+    return memory;
+  }
   MPI_Info info = MPI_INFO_NULL;
   check_mpi(MPI_Info_create(&info), "MPI_Info_create");
   // Each rank's part begins at a page of its own.
@@ -38,39 +49,29 @@ void* MpiWindows::allocate(std::size_t bytes) {
               "MPI_Win_shared_query");
     window.bases.push_back(static_cast<const std::byte*>(base));
   }
-  const auto unused = std::find_if(windows_.begin(), windows_.end(), [](const Window& other) {
-    return other.window == MPI_WIN_NULL;
-  });
-  if (unused != windows_.end()) {
-    *unused = std::move(window);
-  } else {
-    windows_.push_back(std::move(window));
-  }
+  window.in_use = true;
+  windows_.push_back(std::move(window));
   return own;
 }
 
 void MpiWindows::deallocate(void* memory) {
   for (Window& window : windows_) {
-    if (window.window == MPI_WIN_NULL || window.bases[static_cast<std::size_t>(rank_)] != memory) {
-      continue;
-    }
-    check_mpi(MPI_Win_free(&window.window), "MPI_Win_free");
-    window = {};
+    if (window.bases[static_cast<std::size_t>(rank_)] != memory) continue;
+    window.in_use = false;
+    // Not every file system can; then the memory stays until the end.
+    static_cast<void>(madvise(memory, window.bytes, MADV_REMOVE));
     return;
   }
 }
 
 void MpiWindows::free_all() {
-  for (Window& window : windows_) {
-    if (window.window != MPI_WIN_NULL) MPI_Win_free(&window.window);
-  }
+  for (Window& window : windows_) MPI_Win_free(&window.window);
   windows_.clear();
 }
 
 bool MpiWindows::contains(const void* data, std::size_t bytes) const {
   const auto* const begin = static_cast<const std::byte*>(data);
   return std::any_of(windows_.begin(), windows_.end(), [&](const Window& window) {
-    if (window.window == MPI_WIN_NULL) return false;
     const std::byte* const own = window.bases[static_cast<std::size_t>(rank_)];
     return begin >= own && begin + bytes <= own + window.bytes;
   });
@@ -80,7 +81,6 @@ std::uint64_t MpiWindows::address(const void* data) const {
   const auto* const begin = static_cast<const std::byte*>(data);
   for (std::size_t index = 0; index < windows_.size(); ++index) {
     const Window& window = windows_[index];
-    if (window.window == MPI_WIN_NULL) continue;
     const std::byte* const own = window.bases[static_cast<std::size_t>(rank_)];
     if (begin < own || begin > own + window.bytes) continue;
     return (static_cast<std::uint64_t>(index) << kOffsetBits) |

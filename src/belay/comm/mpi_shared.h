@@ -17,6 +17,8 @@ class MpiWindows {
 
   // Collective on the host.
   void* allocate(std::size_t bytes);
+  // Gives the memory back to the system and keeps the window for an allocation that fits: closing
+  // it would need the other ranks, which may be gone.
   void deallocate(void* memory);
   // Lets windows go without the other ranks, when they may be gone.
   void abandon() { windows_.clear(); }
@@ -35,6 +37,7 @@ class MpiWindows {
   struct Window {
     MPI_Win window = MPI_WIN_NULL;
     std::size_t bytes = 0;
+    bool in_use = false;
     std::vector<const std::byte*> bases;  // of each rank's part, as mapped here
   };
   MPI_Comm host_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <thread>
@@ -39,10 +40,7 @@ class MpiTransport final : public Transport {
     return shared_->size() == 1 || shared_->readable(data, bytes);
   }
   void* allocate(std::size_t bytes) override { return shared_->allocate(bytes); }
-  void deallocate(void* memory) override {
-    // Without the others there is no freeing; the system does it in the end.
-    if (!raised()) shared_->deallocate(memory);
-  }
+  void deallocate(void* memory) override { shared_->deallocate(memory); }
 
   std::uint64_t send(int peer, int lane, const void* data, std::size_t bytes,
                      const Signature& signature) override {
@@ -95,9 +93,11 @@ class MpiTransport final : public Transport {
   [[nodiscard]] std::string reason() override { return shared_->reason(); }
 
   // Whether all ranks that can be seen have left, well or not.
-  [[nodiscard]] bool all_left() const {
-    for (int local_rank = 0; local_rank < shared_->size(); ++local_rank) {
-      if (shared_->status(local_rank)->state == RankStatus::State::running) return false;
+  [[nodiscard]] bool all_left() {
+    if (!remote_.empty()) hear();
+    for (int rank = 0; rank < size(); ++rank) {
+      const auto other = status(rank);
+      if (!other || other->state == RankStatus::State::running) return false;
     }
     return true;
   }
@@ -174,22 +174,31 @@ class MpiWorld final : public World {
   }
 
   ~MpiWorld() override {
-    if (std::uncaught_exceptions() == 0 && !transport_->raised()) {
-      transport_->windows().free_all();
-      transport_.reset();
-      MPI_Comm_free(&host_);
-      MPI_Finalize();
+    // Leaving needs all ranks, and they may never come: those that are late get as long as nothing
+    // is known to be wrong.
+    const bool failed = std::uncaught_exceptions() > 0 || transport_->raised();
+    transport_->leave(failed ? RankStatus::State::failed : RankStatus::State::left);
+    using Clock = std::chrono::steady_clock;
+    auto end = Clock::now() + (failed ? std::chrono::seconds(1) : std::chrono::hours(1));
+    bool raised = failed;
+    while (!transport_->all_left() && Clock::now() < end) {
+      if (!raised && transport_->raised()) {
+        // A rank that goes makes mpirun end the others: they get a moment to say what they know.
+        end = std::min(end, Clock::now() + std::chrono::seconds(1));
+        raised = true;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    if (raised || !transport_->all_left() || transport_->raised()) {
+      // The exit code of the job should be that of a rank that failed: those that did not go last.
+      if (!failed) std::this_thread::sleep_for(std::chrono::seconds(1));
+      transport_->windows().abandon();
       return;
     }
-    // Some rank is missing, so nothing that needs all of them will work. A rank that goes makes
-    // mpirun end the others: they get a moment to say what they know.
-    transport_->leave(RankStatus::State::failed);
-    using Clock = std::chrono::steady_clock;
-    const auto end = Clock::now() + std::chrono::seconds(1);
-    while (!transport_->all_left() && Clock::now() < end) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    transport_->windows().abandon();
+    transport_->windows().free_all();
+    transport_.reset();
+    MPI_Comm_free(&host_);
+    MPI_Finalize();
   }
 
   [[nodiscard]] Transport& transport() override { return *transport_; }

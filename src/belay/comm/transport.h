@@ -44,7 +44,7 @@ class Transport {
   [[nodiscard]] virtual bool readable(const void* data, std::size_t bytes) const = 0;
 
   // Memory that peers can read: aligned to 64 bytes, zero. All ranks call this together, with the
-  // same size, and the same for freeing. Error(capacity) if there is not enough.
+  // same size. Error(capacity) if there is not enough. They free in the same order, each by itself.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void deallocate(void* memory) = 0;
 

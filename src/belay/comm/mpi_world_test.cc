@@ -1,0 +1,212 @@
+// Ranks as processes. The tests start this program again under mpirun, where MpiRank.PlaysItsPart
+// is a rank of a scenario; without mpirun it is the only rank of one.
+
+#include "belay/comm/world.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "belay/base/error.h"
+#include "belay/comm/communicator.h"
+
+namespace belay::comm {
+namespace {
+
+void sum(Communicator& comm, std::int64_t count) {
+  std::vector<float> values(static_cast<std::size_t>(count), 1.0F);
+  comm.all_reduce(values.data(), values.data(), count, DType::f32, ReduceOp::sum);
+  const auto expected = static_cast<float>(comm.size());
+  for (const float value : values) ASSERT_EQ(value, expected);
+}
+
+// Every algorithm over shared and over private memory, in place and not.
+void all_algorithms(Communicator& comm) {
+  constexpr std::int64_t kMost = 100'003;
+  auto* const shared = static_cast<float*>(comm.allocate(2 * kMost * sizeof(float)));
+  std::vector<float> ordinary(2 * kMost);
+  for (const Algorithm algorithm : algorithms_of(Collective::all_reduce)) {
+    comm.set_chooser([&](Collective collective, int ranks, std::size_t bytes) {
+      if (collective != Collective::all_reduce) return choose_by_size(collective, ranks, bytes);
+      return Choice{algorithm, 3};
+    });
+    for (float* const memory : {shared, ordinary.data()}) {
+      for (const std::int64_t count : {std::int64_t{1}, std::int64_t{1000}, kMost}) {
+        for (const bool in_place : {false, true}) {
+          float* const output = in_place ? memory : memory + kMost;
+          for (std::int64_t i = 0; i < count; ++i) {
+            memory[i] = static_cast<float>((comm.rank() + i) % 4);
+          }
+          comm.all_reduce(memory, output, count, DType::f32, ReduceOp::sum);
+          for (std::int64_t i = 0; i < count; ++i) {
+            float expected = 0;
+            for (int rank = 0; rank < comm.size(); ++rank) {
+              expected += static_cast<float>((rank + i) % 4);
+            }
+            ASSERT_EQ(output[i], expected) << name_of(algorithm) << " at " << i << " of " << count;
+          }
+        }
+      }
+    }
+  }
+  comm.deallocate(shared);
+}
+
+void other_collectives(Communicator& comm) {
+  const std::int64_t ranks = comm.size();
+  constexpr std::int64_t kBlock = 3001;
+  const auto all = static_cast<std::size_t>(kBlock * ranks);
+  std::vector<std::int32_t> mine(all);
+  std::vector<std::int32_t> theirs(all);
+  for (std::size_t i = 0; i < all; ++i) mine[i] = comm.rank() * 1'000'000 + static_cast<int>(i);
+  comm.all_to_all(mine.data(), theirs.data(), kBlock, DType::i32);
+  for (std::int64_t i = 0; i < kBlock * ranks; ++i) {
+    ASSERT_EQ(theirs[static_cast<std::size_t>(i)],
+              i / kBlock * 1'000'000 + comm.rank() * kBlock + i % kBlock);
+  }
+  const int root = comm.size() - 1;
+  comm.broadcast(mine.data(), theirs.data(), kBlock, DType::i32, root);
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    ASSERT_EQ(theirs[i], root * 1'000'000 + static_cast<int>(i));
+  }
+  std::vector<float> values(all, 1.0F);
+  comm.reduce(values.data(), values.data(), kBlock, DType::f32, ReduceOp::sum, root);
+  if (comm.rank() == root) {
+    ASSERT_EQ(values[7], static_cast<float>(ranks));
+  }
+  std::vector<float> block(all);
+  values.assign(all, 2.0F);
+  const auto count = static_cast<std::int64_t>(all);
+  comm.reduce_scatter(values.data(), block.data(), count, DType::f32, ReduceOp::avg);
+  comm.all_gather(block.data(), values.data(), count, DType::f32);
+  for (const float value : values) ASSERT_EQ(value, 2.0F);
+  comm.barrier();
+}
+
+void play(const std::string& scenario, World& world) {
+  CommunicatorOptions options;
+  options.timeout_s = 1;
+  options.layout.domain_of = world.host_of();
+  Communicator comm(world.transport(), options);
+  const bool last = comm.rank() == comm.size() - 1;
+  if (scenario == "sums") {
+    all_algorithms(comm);
+    other_collectives(comm);
+    return;
+  }
+  sum(comm, 100);
+  if (scenario == "mismatch") sum(comm, last ? 200 : 300);
+  if (scenario == "leaves" && last) return;
+  if (scenario == "throws" && last) fail(ExitCode::data, "this rank has bad data");
+  if (scenario == "stops" && last) std::raise(SIGSTOP);
+  sum(comm, 400);
+}
+
+TEST(MpiRank, PlaysItsPart) {
+  const char* const scenario = std::getenv("BELAY_TEST_SCENARIO");
+  try {
+    const char* const messages = std::getenv("BELAY_TEST_MESSAGES");
+    const auto world = World::join({.shared_memory = messages == nullptr});
+    play(scenario == nullptr ? "sums" : scenario, *world);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "says: %s\n", error.what());
+    std::fflush(stderr);
+    std::_Exit(static_cast<int>(error.code()));
+  }
+}
+
+struct Outcome {
+  int code = -1;
+  std::string output;
+  double seconds = 0;
+
+  [[nodiscard]] int count(const std::string& part) const {
+    int found = 0;
+    for (std::size_t at = output.find(part); at != std::string::npos;
+         at = output.find(part, at + 1)) {
+      ++found;
+    }
+    return found;
+  }
+};
+
+Outcome run(int ranks, const std::string& scenario, bool messages = false) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  // Variables of the tests' own run would be inherited: sharding above all.
+  const std::string command =
+      "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX OMPI_ALLOW_RUN_AS_ROOT=1 "
+      "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 BELAY_TEST_SCENARIO=" +
+      scenario + (messages ? " BELAY_TEST_MESSAGES=1" : "") +
+      " timeout 60 mpirun --oversubscribe --bind-to none -n " + std::to_string(ranks) + " " + self +
+      " --gtest_color=no --gtest_filter=MpiRank.PlaysItsPart 2>&1";
+  const auto begin = std::chrono::steady_clock::now();
+  std::FILE* const pipe = popen(command.c_str(), "r");
+  Outcome outcome;
+  if (pipe == nullptr) return outcome;
+  std::array<char, 4096> buffer{};
+  while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) outcome.output += buffer.data();
+  const int status = pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return outcome;
+}
+
+TEST(MpiWorld, SumsAreExactOverSharedMemory) {
+  for (const int ranks : {2, 3}) {
+    const Outcome outcome = run(ranks, "sums");
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_EQ(outcome.count("[  PASSED  ] 1 test."), ranks) << outcome.output;
+  }
+}
+
+TEST(MpiWorld, SumsAreExactOverMessages) {
+  const Outcome outcome = run(3, "sums", true);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(outcome.count("[  PASSED  ] 1 test."), 3) << outcome.output;
+}
+
+TEST(MpiWorld, DisagreementEndsAllRanks) {
+  for (const bool messages : {false, true}) {
+    const Outcome outcome = run(2, "mismatch", messages);
+    EXPECT_EQ(outcome.code, 5) << outcome.output;
+    EXPECT_EQ(outcome.count("says: all_reduce #2"), 2) << outcome.output;
+    EXPECT_EQ(outcome.count("the ranks disagree"), 2) << outcome.output;
+    EXPECT_GE(outcome.count("sum of 200 f32"), 2) << outcome.output;
+    EXPECT_GE(outcome.count("sum of 300 f32"), 2) << outcome.output;
+  }
+}
+
+TEST(MpiWorld, ARankThatLeavesIsNamed) {
+  for (const bool messages : {false, true}) {
+    const Outcome outcome = run(3, "leaves", messages);
+    EXPECT_EQ(outcome.code, 5) << outcome.output;
+    EXPECT_EQ(outcome.count("rank 2 has ended after 1 calls"), 2) << outcome.output;
+  }
+}
+
+TEST(MpiWorld, ARankThatFailsKeepsItsOwnExitCode) {
+  const Outcome outcome = run(2, "throws");
+  EXPECT_EQ(outcome.count("says: this rank has bad data"), 1) << outcome.output;
+  EXPECT_EQ(outcome.count("rank 1 has ended after 1 calls"), 1) << outcome.output;
+  EXPECT_TRUE(outcome.code == 3 || outcome.code == 5) << outcome.output;
+}
+
+TEST(MpiWorld, ARankThatStopsIsNamedWithinTheTimeOut) {
+  const Outcome outcome = run(3, "stops");
+  EXPECT_EQ(outcome.code, 5) << outcome.output;
+  // The stopped rank too, if mpirun wakes it up before it ends it.
+  EXPECT_GE(outcome.count("rank 2 has not called it; rank 2 has finished call #1"), 2)
+      << outcome.output;
+  EXPECT_LT(outcome.seconds, 20);
+}
+
+}  // namespace
+}  // namespace belay::comm
