@@ -19,10 +19,19 @@ Tensor BenchOperands::indices(std::int64_t count, std::int64_t limit) {
 }
 
 Tensor BenchOperands::positions(std::int64_t count, std::int64_t length) {
+  return whole_numbers(count, [=](std::int64_t i) { return i % length; });
+}
+
+Tensor BenchOperands::document_starts(std::int64_t count, std::int64_t seq, std::int64_t length) {
+  return whole_numbers(count, [=](std::int64_t i) { return i % seq / length * length; });
+}
+
+Tensor BenchOperands::whole_numbers(std::int64_t count,
+                                    const std::function<std::int64_t(std::int64_t)>& value) {
   const Tensor tensor = arena_.allocate(DType::i32, {count});
   std::vector<std::int32_t> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<std::int32_t>(i % static_cast<std::size_t>(length));
+  for (std::int64_t i = 0; i < count; ++i) {
+    values[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(value(i));
   }
   lane_.copy_in(tensor.data, values.data(), tensor.bytes());
   lane_.wait();

@@ -101,36 +101,6 @@ AdamwArgs adamw(BenchOperands& operands, DType dtype) {
   return args;
 }
 
-// All of 4096 tokens, in rows of `seq`.
-AttentionForwardArgs attention_forward(BenchOperands& operands, DType dtype, std::int64_t seq) {
-  const Tensor qkv = operands.real(dtype, {kTokens, 3 * kHidden});
-  AttentionForwardArgs args;
-  args.shape = {kTokens / seq, seq, seq, kHeads, kHeads, kHidden / kHeads, 0.125F};
-  args.q = columns(qkv, 0, kHidden);
-  args.k = columns(qkv, kHidden, 2 * kHidden);
-  args.v = columns(qkv, 2 * kHidden, 3 * kHidden);
-  args.dst = operands.real(dtype, {kTokens, kHidden});
-  args.lse = operands.real(DType::f32, {kTokens / seq, kHeads, seq}, 5, 6);
-  return args;
-}
-
-AttentionBackwardArgs attention_backward(BenchOperands& operands, DType dtype, std::int64_t seq) {
-  const AttentionForwardArgs forward = attention_forward(operands, dtype, seq);
-  const Tensor d_qkv = operands.real(dtype, {kTokens, 3 * kHidden});
-  AttentionBackwardArgs args;
-  args.shape = forward.shape;
-  args.q = forward.q;
-  args.k = forward.k;
-  args.v = forward.v;
-  args.dst = forward.dst;
-  args.lse = forward.lse;
-  args.d_dst = operands.real(dtype, {kTokens, kHidden});
-  args.d_q = columns(d_qkv, 0, kHidden);
-  args.d_k = columns(d_qkv, kHidden, 2 * kHidden);
-  args.d_v = columns(d_qkv, 2 * kHidden, 3 * kHidden);
-  return args;
-}
-
 RotaryArgs rotary(BenchOperands& operands, DType dtype) {
   RotaryArgs args;
   args.rows = columns(operands.real(dtype, {kTokens, 3 * kHidden}), 0, 2 * kHidden);
@@ -225,15 +195,7 @@ std::vector<BenchWorkload> bench_workloads(const Device& device) {
       {EmbeddingForwardArgs::kName, hidden + " positions", false, with(embedding_forward)});
   list.push_back(
       {EmbeddingBackwardArgs::kName, hidden + " positions", false, with(embedding_backward)});
-  for (const std::int64_t seq : {kSeq, 4 * kSeq}) {
-    const std::string shape =
-        fmt::format("{}x{} {}x{}", kTokens / seq, seq, kHeads, kHidden / kHeads);
-    list.push_back({AttentionForwardArgs::kName, shape, false,
-                    with([=](BenchOperands& o, DType d) { return attention_forward(o, d, seq); })});
-    list.push_back(
-        {AttentionBackwardArgs::kName, shape, false,
-         with([=](BenchOperands& o, DType d) { return attention_backward(o, d, seq); })});
-  }
+  for (BenchWorkload& workload : attention_workloads(device)) list.push_back(std::move(workload));
   list.push_back({kHeadOp,
                   fmt::format("{}x{}x{} by {}", kHeadTokens, kVocab, kHidden, kHeadBlockRows),
                   false, head_job});

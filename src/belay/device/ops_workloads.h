@@ -24,10 +24,13 @@ class BenchOperands {
   Tensor indices(std::int64_t count, std::int64_t limit);
   // i32: 0, 1, ..., length - 1, again and again.
   Tensor positions(std::int64_t count, std::int64_t length);
+  // i32: the first token of each token's document, where rows of `seq` hold documents of `length`.
+  Tensor document_starts(std::int64_t count, std::int64_t seq, std::int64_t length);
   // Memory without values.
   Tensor bytes(std::size_t count);
 
  private:
+  Tensor whole_numbers(std::int64_t count, const std::function<std::int64_t(std::int64_t)>& value);
   // A block of draws, repeated: enough variety for timing, and quick to make.
   Tensor filled(DType dtype, const Shape& shape, const std::function<double(double)>& map);
 
@@ -61,5 +64,6 @@ inline constexpr std::string_view kFeedForwardBackwardOp = "feed_forward_backwar
 
 std::vector<BenchWorkload> bench_workloads(const Device& device);
 std::vector<BenchWorkload> feed_forward_workloads();
+std::vector<BenchWorkload> attention_workloads(const Device& device);
 
 }  // namespace belay
