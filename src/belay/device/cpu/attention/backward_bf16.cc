@@ -2,8 +2,6 @@
 // products on bf16 pairs. Probabilities and score gradients are rounded to bf16 where they enter a
 // product; everything is summed in f32.
 
-#include <cstring>
-
 #include "belay/base/parallel.h"
 #include "belay/device/cpu/attention/kernels.h"
 
@@ -25,6 +23,10 @@ namespace belay::attention::HWY_NAMESPACE {
 using PairLeft = Left<std::uint32_t>;
 using PairRight = Right<std::uint32_t>;
 
+HWY_INLINE std::uint32_t* pairs_of(float* buffer) {
+  return reinterpret_cast<std::uint32_t*>(buffer);
+}
+
 HWY_INLINE void load_query_pairs(const AttentionBackwardArgs& args, std::int64_t batch,
                                  std::int64_t head, const QueryTile& queries,
                                  const BackwardPairScratch& scratch, RowStatistics& statistics) {
@@ -35,15 +37,14 @@ HWY_INLINE void load_query_pairs(const AttentionBackwardArgs& args, std::int64_t
   const std::int64_t row = batch * s.q_len + queries.first;
   const std::int64_t rows = queries.columns();
   row_statistics_of<Bf16>(args, batch, head, queries, statistics);
-  // k is still free here and holds the rows.
-  copy_rows(args.q.row<Bf16>(row) + head * dim, args.q.stride, queries.count, rows, dim, scratch.k,
-            stride);
-  transpose(scratch.k, stride / 2, rows, stride / 2, scratch.q_t, kTile);
-  pair_rows(scratch.k, rows, stride, scratch.q_pairs);
+  copy_rows(args.q.row<Bf16>(row) + head * dim, args.q.stride, queries.count, rows, dim,
+            scratch.rows, stride);
+  transpose(scratch.rows, stride / 2, rows, stride / 2, scratch.q_t, kTile);
+  pair_rows(scratch.rows, rows, stride, scratch.q_pairs);
   copy_rows(args.d_dst.as<Bf16>() + row * width + head * dim, width, queries.count, rows, dim,
-            scratch.k, stride);
-  transpose(scratch.k, stride / 2, rows, stride / 2, scratch.d_out_t, kTile);
-  pair_rows(scratch.k, rows, stride, scratch.d_out_pairs);
+            scratch.rows, stride);
+  transpose(scratch.rows, stride / 2, rows, stride / 2, scratch.d_out_t, kTile);
+  pair_rows(scratch.rows, rows, stride, scratch.d_out_pairs);
 }
 
 // As softmax_gradient; p and d_s leave as bf16 rows [key][query], d_s as pairs of keys too. An odd
@@ -82,11 +83,10 @@ HWY_INLINE void softmax_gradient_pairs(const QueryTile& queries, const KeyTile& 
 
 HWY_INLINE void backward_bf16_tile(const AttentionBackwardArgs& args, std::int64_t batch,
                                    std::int64_t head, std::int64_t tile,
-                                   const BackwardPairScratch& scratch, float* d_k, float* d_v) {
+                                   const BackwardPairScratch& scratch, const ShareBuffers& all) {
   const AttentionShape& s = args.shape;
   const std::int64_t dim = s.head_dim;
   const std::int64_t stride = padded(dim);
-  const std::int64_t kv_column = head / (s.heads / s.kv_heads) * dim;
   const float factor = s.scale * 0x1.715476p0F;  // log2(e)
   const QueryTile queries(s, args.doc_begin, batch, tile, s.kv_len);
   const FloatTag tag;
@@ -97,17 +97,14 @@ HWY_INLINE void backward_bf16_tile(const AttentionBackwardArgs& args, std::int64
   }
 
   queries.for_each_key_tile([&](const KeyTile& keys) HWY_ATTR {
-    const std::int64_t key_row = batch * s.kv_len + keys.begin;
     const std::int64_t columns = keys.last - keys.first;
-    const std::int64_t even = (keys.count + 1) / 2 * 2;
-    copy_rows(args.k.row<Bf16>(key_row) + kv_column, args.k.stride, keys.count, even, dim,
-              scratch.k, stride);
-    copy_rows(args.v.row<Bf16>(key_row) + kv_column, args.v.stride, keys.count, keys.count, dim,
-              scratch.v, stride);
-    pair_rows(scratch.k, even, stride, scratch.k_pairs);
-    gemm(PairLeft{scratch.k, stride / 2, 1}, PairRight{scratch.q_t + keys.first, kTile},
+    const std::int64_t at = keys.begin * stride;
+    const std::uint32_t* k = pairs_of(all.k) + at / 2;
+    const std::uint32_t* v = pairs_of(all.v) + at / 2;
+    pair_rows(k, keys.count, stride, scratch.k_pairs);
+    gemm(PairLeft{k, stride / 2, 1}, PairRight{scratch.q_t + keys.first, kTile},
          {scratch.p + keys.first, kTile, false}, keys.count, columns, (dim + 1) / 2);
-    gemm(PairLeft{scratch.v, stride / 2, 1}, PairRight{scratch.d_out_t + keys.first, kTile},
+    gemm(PairLeft{v, stride / 2, 1}, PairRight{scratch.d_out_t + keys.first, kTile},
          {scratch.d_s + keys.first, kTile, false}, keys.count, columns, (dim + 1) / 2);
     if (keys.masked) {
       softmax_gradient_pairs<true>(queries, keys, factor, statistics, scratch);
@@ -116,13 +113,13 @@ HWY_INLINE void backward_bf16_tile(const AttentionBackwardArgs& args, std::int64
     }
     const std::int64_t first_pair = keys.first / 2;
     gemm(PairLeft{scratch.p_rows + first_pair, kTile / 2, 1},
-         PairRight{scratch.d_out_pairs + first_pair * stride, stride},
-         {d_v + keys.begin * stride, stride, true}, keys.count, stride, columns / 2);
+         PairRight{scratch.d_out_pairs + first_pair * stride, stride}, {all.d_v + at, stride, true},
+         keys.count, stride, columns / 2);
     gemm(PairLeft{scratch.d_s_rows + first_pair, kTile / 2, 1},
-         PairRight{scratch.q_pairs + first_pair * stride, stride},
-         {d_k + keys.begin * stride, stride, true}, keys.count, stride, columns / 2);
+         PairRight{scratch.q_pairs + first_pair * stride, stride}, {all.d_k + at, stride, true},
+         keys.count, stride, columns / 2);
     gemm(PairLeft{scratch.k_pairs, 1, stride}, PairRight{scratch.d_s_pairs + keys.first, kTile},
-         {scratch.d_q_t + keys.first, kTile, true}, dim, columns, even / 2);
+         {scratch.d_q_t + keys.first, kTile, true}, dim, columns, (keys.count + 1) / 2);
   });
 
   transpose(scratch.d_q_t, kTile, stride, queries.columns(), scratch.staging, stride);
@@ -130,15 +127,26 @@ HWY_INLINE void backward_bf16_tile(const AttentionBackwardArgs& args, std::int64
               args.d_q.row<Bf16>(batch * s.q_len + queries.first) + head * dim, args.d_q.stride);
 }
 
+HWY_NOINLINE void pack_key_pairs(const AttentionBackwardArgs& args, std::int64_t batch,
+                                 std::int64_t kv_head, std::int64_t first, std::int64_t count,
+                                 const ShareBuffers& buffers) {
+  const std::int64_t dim = args.shape.head_dim;
+  const std::int64_t stride = padded(dim);
+  const std::int64_t row = batch * args.shape.kv_len + first;
+  const std::int64_t to = first * stride / 2;
+  copy_rows(args.k.row<Bf16>(row) + kv_head * dim, args.k.stride, count, count, dim,
+            pairs_of(buffers.k) + to, stride);
+  copy_rows(args.v.row<Bf16>(row) + kv_head * dim, args.v.stride, count, count, dim,
+            pairs_of(buffers.v) + to, stride);
+}
+
 HWY_NOINLINE void backward_bf16_share(const AttentionBackwardArgs& args, const BackwardSplit& split,
                                       std::int64_t batch, std::int64_t kv_head, std::int64_t share,
-                                      float* scratch_base, float* sums) {
-  const AttentionShape& s = args.shape;
-  const BackwardPairScratch scratch(scratch_base, s.head_dim);
-  std::memset(sums, 0, static_cast<std::size_t>(split.sums) * sizeof(float));
+                                      float* scratch_base, const ShareBuffers& buffers) {
+  const BackwardPairScratch scratch(scratch_base, args.shape.head_dim);
   for (std::int64_t item = share; item < split.items; item += split.shares) {
     backward_bf16_tile(args, batch, kv_head * split.group + item / split.tiles, item % split.tiles,
-                       scratch, sums, sums + split.sums / 2);
+                       scratch, buffers);
   }
 }
 
@@ -156,7 +164,7 @@ std::size_t backward_bf16_workspace(const AttentionBackwardArgs& args) {
 void run_backward_bf16(const AttentionBackwardArgs& args, KernelContext& context) {
   BELAY_CHECK(has_pair_products());
 #if HWY_TARGETS & HWY_AVX3
-  run_split(args, context, BackwardPairScratch::floats(args.shape.head_dim),
+  run_split(args, context, BackwardPairScratch::floats(args.shape.head_dim), N_AVX3::pack_key_pairs,
             N_AVX3::backward_bf16_share);
 #endif
 }

@@ -111,6 +111,10 @@ HWY_INLINE void gemm(Left<T> a, Right<T> b, Result c, std::int64_t rows, std::in
       gemm_columns<4>(a, b, c, rows, depth);
       advance(4 * kStep);
     }
+    if (columns >= 3 * kStep) {
+      gemm_columns<3>(a, b, c, rows, depth);
+      advance(3 * kStep);
+    }
     if (columns >= 2 * kStep) {
       gemm_columns<2>(a, b, c, rows, depth);
       advance(2 * kStep);

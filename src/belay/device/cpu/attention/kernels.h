@@ -33,13 +33,11 @@ struct BackwardScratch {
   float* d_out;    // [kTile][padded]
   float* d_out_t;  // [padded][kTile]
   float* d_q_t;    // [padded][kTile]
-  float* k;        // [kTile][padded]
-  float* v;        // [kTile][padded]
   float* p;        // [kTile][kTile]: probabilities, [key][query]
   float* d_s;      // [kTile][kTile]: gradient of the scores
 
   static constexpr std::int64_t floats(std::int64_t head_dim) {
-    return 7 * kTile * padded(head_dim) + 2 * kTile * kTile;
+    return 5 * kTile * padded(head_dim) + 2 * kTile * kTile;
   }
   BackwardScratch(float* base, std::int64_t head_dim) {
     const std::int64_t block = kTile * padded(head_dim);
@@ -48,9 +46,7 @@ struct BackwardScratch {
     d_out = q_t + block;
     d_out_t = d_out + block;
     d_q_t = d_out_t + block;
-    k = d_q_t + block;
-    v = k + block;
-    p = v + block;
+    p = d_q_t + block;
     d_s = p + kTile * kTile;
   }
 };
@@ -90,10 +86,9 @@ struct BackwardPairScratch {
   std::uint32_t* d_out_t;      // like q_t
   std::uint32_t* d_out_pairs;  // like q_pairs
   float* d_q_t;                // [padded][kTile]
-  std::uint32_t* k;            // [kTile][padded / 2]
-  std::uint32_t* v;            // [kTile][padded / 2]
+  std::uint32_t* rows;         // [kTile][padded / 2]: of q or d_out
   std::uint32_t* k_pairs;      // [kTile / 2][padded]: pairs of keys
-  float* staging;              // [kTile][padded], in the place of k and v
+  float* staging;              // [kTile][padded], in the place of rows
   float* p;                    // [kTile][kTile]: scores
   float* d_s;                  // [kTile][kTile]: gradient of the probabilities
   std::uint32_t* p_rows;       // [kTile][kTile / 2]: probabilities, pairs of queries
@@ -110,8 +105,7 @@ struct BackwardPairScratch {
     q_pairs = words + half;
     d_out_t = words + 2 * half;
     d_out_pairs = words + 3 * half;
-    k = words + 4 * half;
-    v = words + 5 * half;
+    rows = words + 4 * half;
     staging = base + 4 * half;
     k_pairs = words + 6 * half;
     d_q_t = base + 7 * half;
@@ -134,7 +128,10 @@ struct BackwardSplit {
   std::int64_t tiles;   // query tiles
   std::int64_t items;   // (head of the group, query tile) pairs of one (batch, kv head)
   std::int64_t shares;  // per (batch, kv head)
-  std::int64_t sums;    // floats of one share: d_k then d_v, [kv_len][padded] each
+  std::int64_t matrix;  // floats of [kv_len][padded], d_k or d_v
+
+  // Floats of one share's sums, d_k then d_v, and of the keys and values that it reads.
+  [[nodiscard]] std::int64_t pair() const { return 2 * matrix; }
 
   explicit BackwardSplit(const AttentionShape& shape) {
     group = shape.heads / shape.kv_heads;
@@ -142,19 +139,32 @@ struct BackwardSplit {
     const std::int64_t kv_heads = std::max<std::int64_t>(1, shape.batch * shape.kv_heads);
     items = group * tiles;
     shares = std::min({(kPieces + kv_heads - 1) / kv_heads, kMaxShares, items});
-    sums = 2 * shape.kv_len * padded(shape.head_dim);
+    matrix = shape.kv_len * padded(shape.head_dim);
   }
 };
 
-// Runs one share into `sums` with the scratch of its thread.
+// What one share works with besides its scratch: [kv_len][padded] each.
+struct ShareBuffers {
+  float* d_k;  // sums
+  float* d_v;
+  // Keys and values packed once for all query tiles, in floats or, in half the room, pairs of bf16.
+  float* k;
+  float* v;
+};
+
+// Packs keys and values [first, first + count) of a (batch, kv head).
+using PackKeys = void(const AttentionBackwardArgs& args, std::int64_t batch, std::int64_t kv_head,
+                      std::int64_t first, std::int64_t count, const ShareBuffers& buffers);
+// Runs one share with the scratch of its thread.
 using RunShare = void(const AttentionBackwardArgs& args, const BackwardSplit& split,
                       std::int64_t batch, std::int64_t kv_head, std::int64_t share, float* scratch,
-                      float* sums);
-// Runs all shares and stores d_k and d_v. A single share per (batch, kv head) keeps its sums in
-// memory of its thread and stores them at once; several keep them apart until all are done.
+                      const ShareBuffers& buffers);
+// Runs all shares and stores d_k and d_v. A single share per (batch, kv head) keeps its buffers in
+// memory of its thread and stores its sums at once; several share the keys and values and keep
+// their sums apart until all are done.
 std::size_t split_workspace(const AttentionBackwardArgs& args, std::int64_t scratch_floats);
 void run_split(const AttentionBackwardArgs& args, KernelContext& context,
-               std::int64_t scratch_floats, RunShare* run_share);
+               std::int64_t scratch_floats, PackKeys* pack_keys, RunShare* run_share);
 
 // What one head carries from key tile to key tile when a single query is answered.
 struct DecodeHead {

@@ -59,8 +59,8 @@ HWY_INLINE void copy_rows(const Bf16* src, std::int64_t src_stride, std::int64_t
   }
 }
 
-// dst[row / 2][d] = the pair (src[row][d], src[row + 1][d]); rows is even, src as copy_rows left
-// it.
+// dst[row / 2][d] = the pair (src[row][d], src[row + 1][d]), 0 for a row behind the last; src as
+// copy_rows left it.
 HWY_INLINE void pair_rows(const std::uint32_t* src, std::int64_t rows, std::int64_t stride,
                           std::uint32_t* dst) {
   const hn::FixedTag<std::uint16_t, 16> narrow;
@@ -69,7 +69,10 @@ HWY_INLINE void pair_rows(const std::uint32_t* src, std::int64_t rows, std::int6
   for (std::int64_t row = 0; row < rows; row += 2) {
     for (std::int64_t d = 0; d < stride; d += 16) {
       const Pairs low = hn::PromoteTo(wide, hn::Load(narrow, from + row * stride + d));
-      const Pairs high = hn::PromoteTo(wide, hn::Load(narrow, from + (row + 1) * stride + d));
+      Pairs high = hn::Zero(wide);
+      if (row + 1 < rows) {
+        high = hn::PromoteTo(wide, hn::Load(narrow, from + (row + 1) * stride + d));
+      }
       hn::Store(hn::Or(low, hn::ShiftLeft<16>(high)), wide, dst + row / 2 * stride + d);
     }
   }

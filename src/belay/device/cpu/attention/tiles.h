@@ -67,8 +67,10 @@ struct QueryTile {
     for (std::int64_t key = begin_min_; key < end;) {
       KeyTile tile;
       tile.begin = key;
-      tile.count =
-          key <= first_last ? std::min(kTile, first_last + 1 - key) : std::min(kStep, end - key);
+      // Whole steps of keys that all queries may see go together; one more step begins with the
+      // rest of those, so that no tile is thin.
+      const std::int64_t seen = (first_last + 1 - key) / kStep * kStep;
+      tile.count = seen >= kStep ? std::min(kTile, seen) : std::min(kStep, end - key);
       tile.masked = key < begin_max_ || key + tile.count - 1 > first_last;
       find_columns(tile);
       if (tile.first < tile.last) visit(tile);
