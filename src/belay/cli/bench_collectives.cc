@@ -20,6 +20,7 @@ struct Options {
   std::string collective = "all_reduce";
   std::string algorithm = "auto";
   std::string dtype = "f32";
+  bool table = false;
   bool json = false;
 };
 
@@ -28,29 +29,35 @@ nlohmann::json optional_number(double value) {
 }
 
 nlohmann::json to_json(const comm::CollectiveTiming& row) {
-  return {{"collective", name_of(row.collective)},
-          {"bytes", row.bytes},
-          {"dtype", belay::name_of(row.dtype)},
-          {"algorithm", row.algorithm},
-          {"us", row.us},
-          {"mean_us", row.mean_us},
-          {"p99_us", row.p99_us},
-          {"algbw_gbps", row.algbw_gbps},
-          {"busbw_gbps", row.busbw_gbps},
-          {"correct", row.correct},
-          {"mpi_us", optional_number(row.mpi_us)},
-          {"gloo_us", optional_number(row.gloo_us)}};
+  nlohmann::json json = {{"collective", name_of(row.collective)},
+                         {"bytes", row.bytes},
+                         {"dtype", belay::name_of(row.dtype)},
+                         {"algorithm", row.algorithm},
+                         {"us", row.us},
+                         {"mean_us", row.mean_us},
+                         {"p99_us", row.p99_us},
+                         {"algbw_gbps", row.algbw_gbps},
+                         {"busbw_gbps", row.busbw_gbps},
+                         {"correct", row.correct},
+                         {"mpi_us", optional_number(row.mpi_us)},
+                         {"gloo_us", optional_number(row.gloo_us)}};
+  if (!row.best.empty()) {
+    json["best"] = row.best;
+    json["regret"] = row.regret;
+  }
+  return json;
 }
 
 void print_row(const comm::CollectiveTiming& row) {
   const auto or_dash = [](double value, double scale) {
     return value > 0 ? fmt::format("{:.2f}", value * scale) : std::string("-");
   };
-  fmt::print(
-      "{:>14} {:>11} {:>5} {:>19} {:>10.2f} {:>10.2f} {:>7.2f} {:>7.2f} {:>6} {:>10} {:>7}\n",
-      name_of(row.collective), row.bytes, belay::name_of(row.dtype), row.algorithm, row.us,
-      row.p99_us, row.algbw_gbps, row.busbw_gbps, row.correct ? "yes" : "NO",
-      or_dash(row.mpi_us, 1), or_dash(row.mpi_us / row.us, 1));
+  fmt::print("{:>14} {:>11} {:>5} {:>22} {:>10.2f} {:>10.2f} {:>7.2f} {:>7.2f} {:>6} {:>10} {:>7}",
+             name_of(row.collective), row.bytes, belay::name_of(row.dtype), row.algorithm, row.us,
+             row.p99_us, row.algbw_gbps, row.busbw_gbps, row.correct ? "yes" : "NO",
+             or_dash(row.mpi_us, 1), or_dash(row.mpi_us / row.us, 1));
+  if (!row.best.empty()) fmt::print("  best {}, regret {:.1f}%", row.best, 100 * row.regret);
+  fmt::print("\n");
   std::fflush(stdout);
 }
 
@@ -78,6 +85,16 @@ void add_bench_collectives(CLI::App& bench) {
   command->add_option("--seconds", options->bench.seconds, "Time per size and contestant, about")
       ->check(above_zero())
       ->capture_default_str();
+  command
+      ->add_option("--chooser", options->bench.chooser,
+                   "model (calibrated at start), size, or a fixed table: doubling-tree-ring, "
+                   "ring-tree-hierarchical")
+      ->capture_default_str();
+  command->add_option("--force", options->bench.force,
+                      "A choice for a range of sizes: 'all_reduce:0-65536=recursive_doubling'");
+  command->add_flag("--regret", options->bench.regret,
+                    "Time every other candidate too: how much slower the choice is than the best");
+  command->add_flag("--table", options->table, "Print the table of choices");
   command->add_flag("--order-stable", options->bench.order_stable,
                     "The same bits for every algorithm");
   command->add_flag("--messages", options->bench.messages,
@@ -99,7 +116,7 @@ void add_bench_collectives(CLI::App& bench) {
         comm::bench_collectives(bench_options, [&](const comm::CollectiveTiming& row) {
           if (options->json) return;
           if (heading) {
-            fmt::print("{:>14} {:>11} {:>5} {:>19} {:>10} {:>10} {:>7} {:>7} {:>6} {:>10} {:>7}\n",
+            fmt::print("{:>14} {:>11} {:>5} {:>22} {:>10} {:>10} {:>7} {:>7} {:>6} {:>10} {:>7}\n",
                        "collective", "bytes", "dtype", "algorithm", "p50 us", "p99 us", "algbw",
                        "busbw", "right", "MPI us", "ratio");
             heading = false;
@@ -107,6 +124,7 @@ void add_bench_collectives(CLI::App& bench) {
           print_row(row);
         });
     if (report.rank != 0) return;
+    if (options->table && !options->json) fmt::print("{}", report.table);
     if (options->json) {
       nlohmann::json rows = nlohmann::json::array();
       for (const comm::CollectiveTiming& row : report.rows) rows.push_back(to_json(row));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "belay/base/error.h"
+#include "belay/comm/calibrate.h"
 #include "belay/comm/communicator.h"
 #include "belay/comm/world.h"
 
@@ -60,6 +61,11 @@ std::vector<std::optional<Algorithm>> wanted_algorithms(const std::string& name,
          name, fmt::join(names, ", "));
   }
   return {*algorithm};
+}
+
+bool is_segmented(Algorithm algorithm) {
+  return algorithm == Algorithm::segmented_ring || algorithm == Algorithm::double_tree ||
+         algorithm == Algorithm::chain;
 }
 
 double bus_factor(Collective collective, int ranks) {
@@ -119,6 +125,11 @@ class Bench {
  public:
   Bench(World& world, Communicator& comm, const CollectivesBench& options, DType dtype)
       : world_(world), comm_(comm), options_(options), dtype_(dtype) {
+    // The bench's own calls, in between, take what suits them.
+    comm.set_chooser([this](Collective collective, int ranks, std::size_t size) {
+      return collective == collective_ && calling_ ? choice_
+                                                   : choose_by_size(collective, ranks, size);
+    });
     const auto bytes = static_cast<std::size_t>(options.max_bytes) + 4096;
     if (options.private_memory) {
       own_.resize(2 * bytes);
@@ -137,7 +148,9 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  CollectiveTiming time(Collective collective, std::int64_t bytes, bool beside_mpi) {
+  // Times the contestants and, if wanted, MPI in alternation; the row is that of the first.
+  CollectiveTiming time(Collective collective, std::int64_t bytes,
+                        const std::vector<Choice>& contestants, bool beside_mpi) {
     const std::int64_t elements = bytes / static_cast<std::int64_t>(size_of(dtype_));
     // all_to_all moves whole blocks.
     const std::int64_t block = std::max<std::int64_t>(elements / comm_.size(), 1);
@@ -147,36 +160,59 @@ class Bench {
     row.collective = collective;
     row.bytes = count_ * static_cast<std::int64_t>(size_of(dtype_));
     row.dtype = dtype_;
-    row.correct = check();
-    std::vector<double> own;
+    row.correct = true;
+    for (const Choice& choice : contestants) row.correct = check(choice) && row.correct;
+    std::vector<std::vector<double>> own(contestants.size());
     std::vector<double> mpi;
-    const int calls = wanted_calls();
-    for (int i = 0; i < calls; ++i) {
-      world_.mpi_barrier();
-      Clock::time_point begin = Clock::now();
-      call();
-      own.push_back(elapsed_us(begin));
-      if (!beside_mpi) continue;
-      world_.mpi_barrier();
-      begin = Clock::now();
-      world_.mpi_all_reduce(input_, output_, count_);
-      mpi.push_back(elapsed_us(begin));
+    const int calls = wanted_calls(contestants.front());
+    // Each in turn is first, so that none always finds the caches as another leaves them.
+    const std::size_t turns = contestants.size() + (beside_mpi ? 1 : 0);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(calls); ++i) {
+      for (std::size_t turn = 0; turn < turns; ++turn) {
+        const std::size_t each = (turn + i) % turns;
+        const bool is_mpi = each == contestants.size();
+        if (!is_mpi) choice_ = contestants[each];
+        world_.mpi_barrier();
+        const Clock::time_point begin = Clock::now();
+        if (is_mpi) {
+          world_.mpi_all_reduce(input_, output_, count_);
+        } else {
+          call();
+        }
+        (is_mpi ? mpi : own[each]).push_back(elapsed_us(begin));
+      }
     }
-    slowest(own);
     slowest(mpi);
+    for (std::vector<double>& times : own) slowest(times);
     double sum = 0;
-    for (const double us : own) sum += us;
-    row.mean_us = sum / static_cast<double>(own.size());
-    row.us = quantile(own, 0.5);
-    row.p99_us = quantile(own, 0.99);
+    for (const double us : own[0]) sum += us;
+    row.algorithm = to_string(contestants[0]);
+    row.mean_us = sum / static_cast<double>(calls);
+    row.us = quantile(own[0], 0.5);
+    row.p99_us = quantile(own[0], 0.99);
     row.mpi_us = mpi.empty() ? 0 : quantile(mpi, 0.5);
     row.algbw_gbps = static_cast<double>(row.bytes) / row.us * 1e-3;
     row.busbw_gbps = row.algbw_gbps * bus_factor(collective, comm_.size());
+    if (contestants.size() > 1) add_regret(row, contestants, own);
     return row;
   }
 
  private:
+  static void add_regret(CollectiveTiming& row, const std::vector<Choice>& contestants,
+                         std::vector<std::vector<double>>& times) {
+    double best = row.us;
+    row.best = row.algorithm;
+    for (std::size_t each = 1; each < times.size(); ++each) {
+      const double us = quantile(times[each], 0.5);
+      if (us >= best) continue;
+      best = us;
+      row.best = to_string(contestants[each]);
+    }
+    row.regret = row.us / best - 1;
+  }
+
   void call() {
+    const Calling calling(calling_);
     const std::int64_t block = count_ / comm_.size();
     switch (collective_) {
       case Collective::all_reduce:
@@ -197,7 +233,8 @@ class Bench {
   }
 
   // One call on values whose result is known; also the warm-up. The same on all ranks.
-  bool check() {
+  bool check(const Choice& choice) {
+    choice_ = choice;
     const int rank = comm_.rank();
     const int ranks = comm_.size();
     const Blocks blocks = Blocks::even(0, count_, ranks);
@@ -251,7 +288,8 @@ class Bench {
   }
 
   // As many calls as fit the time, by what a few take; the same on all ranks.
-  int wanted_calls() {
+  int wanted_calls(const Choice& choice) {
+    choice_ = choice;
     call();
     world_.mpi_barrier();
     const Clock::time_point begin = Clock::now();
@@ -275,6 +313,14 @@ class Bench {
     return values[static_cast<std::size_t>(std::lround(share * last))];
   }
 
+  struct Calling {
+    explicit Calling(bool& flag) : flag_(flag) { flag_ = true; }
+    ~Calling() { flag_ = false; }
+    Calling(const Calling&) = delete;
+    Calling& operator=(const Calling&) = delete;
+    bool& flag_;
+  };
+
   World& world_;
   Communicator& comm_;
   const CollectivesBench& options_;
@@ -284,7 +330,35 @@ class Bench {
   void* output_ = nullptr;
   std::int64_t count_ = 0;
   Collective collective_ = Collective::all_reduce;
+  Choice choice_;
+  bool calling_ = false;
 };
+
+// What the options say, and the table if there is one.
+Chooser wanted_chooser(Communicator& comm, const CollectivesBench& options,
+                       const std::vector<int>& domain_of, std::string& table) {
+  std::vector<ForcedChoice> forced;
+  for (const std::string& text : options.force) forced.push_back(parse_forced(text));
+  Chooser chooser;
+  if (options.chooser == "model") {
+    const auto choices = choose_by_model(comm, domain_of, forced);
+    table = choices->to_text();
+    chooser = with_forced(forced, [choices](Collective collective, int, std::size_t bytes) {
+      return choices->choose(collective, bytes);
+    });
+  } else if (options.chooser == "size") {
+    chooser = with_forced(forced, choose_by_size);
+  } else if (options.chooser == "doubling-tree-ring") {
+    chooser = with_forced(forced, choose_doubling_tree_ring);
+  } else if (options.chooser == "ring-tree-hierarchical") {
+    chooser = with_forced(forced, choose_ring_tree_hierarchical);
+  } else {
+    fail(ExitCode::usage,
+         "--chooser '{}' is not one of model, size, doubling-tree-ring, ring-tree-hierarchical",
+         options.chooser);
+  }
+  return chooser;
+}
 
 void add_ratios(CollectivesReport& report) {
   double logs = 0;
@@ -313,38 +387,31 @@ CollectivesReport bench_collectives(const CollectivesBench& options,
   comm_options.order_stable = options.order_stable;
   comm_options.layout.domain_of = world->host_of();
   Communicator comm(world->transport(), comm_options);
-  const Chooser automatic = comm_options.chooser;
   CollectivesReport report;
   report.rank = comm.rank();
   report.ranks = comm.size();
+  const Chooser chooser = wanted_chooser(comm, options, world->host_of(), report.table);
+  const bool domains = members_of_domains(world->host_of()).size() > 1;
   Bench bench(*world, comm, options, dtype);
   for (const Collective collective : collectives) {
-    const std::string& wanted = options.collective == "all" && options.algorithm != "all"
-                                    ? std::string("auto")
-                                    : options.algorithm;
-    for (const auto algorithm : wanted_algorithms(wanted, collective)) {
+    const bool beside_mpi =
+        collective == Collective::all_reduce && dtype == DType::f32 && world->size() > 1;
+    // With all collectives a single algorithm suits but some.
+    const bool named = options.algorithm == "all" || options.collective != "all";
+    for (const auto algorithm : wanted_algorithms(named ? options.algorithm : "auto", collective)) {
       for (std::int64_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= 2) {
-        if (algorithm) {
-          comm.set_chooser([&](Collective called, int ranks, std::size_t size) {
-            Choice choice = automatic(called, ranks, size);
-            if (called != collective) return choice;
-            choice.algorithm = *algorithm;
-            choice.segments = std::max(choice.segments, 4);
-            return choice;
-          });
+        Choice choice = chooser(collective, comm.size(), static_cast<std::size_t>(bytes));
+        if (algorithm && *algorithm != choice.algorithm) {
+          choice = {.algorithm = *algorithm, .segments = is_segmented(*algorithm) ? 4 : 1};
         }
-        const bool beside_mpi =
-            collective == Collective::all_reduce && dtype == DType::f32 && world->size() > 1;
-        CollectiveTiming row = bench.time(collective, bytes, beside_mpi);
-        row.algorithm = name_of(
-            algorithm ? *algorithm
-                      : automatic(collective, comm.size(), static_cast<std::size_t>(row.bytes))
-                            .algorithm);
-        report.rows.push_back(row);
-        if (comm.rank() == 0) on_row(row);
+        std::vector<Choice> contestants{choice};
+        for (const Choice& other : candidates_of(collective, comm.size(), domains)) {
+          if (options.regret && other != choice) contestants.push_back(other);
+        }
+        report.rows.push_back(bench.time(collective, bytes, contestants, beside_mpi));
+        if (comm.rank() == 0) on_row(report.rows.back());
         if (collective == Collective::barrier) break;
       }
-      comm.set_chooser(automatic);
     }
   }
   add_ratios(report);

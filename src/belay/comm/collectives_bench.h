@@ -19,6 +19,9 @@ struct CollectivesBench {
   std::int64_t max_bytes = std::int64_t{64} << 20;
   int iterations = 20;
   double seconds = 0.2;
+  std::string chooser = "model";   // model, size, doubling-tree-ring, ring-tree-hierarchical
+  std::vector<std::string> force;  // as parse_forced() takes them
+  bool regret = false;             // time every candidate beside the choice
   bool order_stable = false;
   bool messages = false;
   bool private_memory = false;
@@ -40,6 +43,8 @@ struct CollectiveTiming {
   bool correct = false;
   double mpi_us = 0;   // median of MPI's all-reduce
   double gloo_us = 0;  // median of gloo's
+  std::string best;    // with regret: the fastest candidate
+  double regret = 0;   // time of the choice over the fastest's, less 1
 };
 
 struct CollectivesReport {
@@ -48,6 +53,7 @@ struct CollectivesReport {
   std::vector<CollectiveTiming> rows;
   double mpi_ratio = 0;    // geometric mean of mpi_us / us over the rows that have both
   double least_ratio = 0;  // the smallest
+  std::string table;       // of choices, with chooser model
 };
 
 // Every rank calls it; on_row is called on rank 0. Error(usage) for unknown names.

@@ -39,34 +39,6 @@ struct Communicator::Prepared {
   std::uint8_t tag = 0;
 };
 
-Choice choose_by_size(Collective collective, int ranks, std::size_t bytes) {
-  constexpr std::size_t kSmall = std::size_t{16} << 10;
-  constexpr int kFew = 8;
-  switch (collective) {
-    case Collective::all_reduce:
-      if (bytes <= kSmall) {
-        return {.algorithm = ranks <= 3 ? Algorithm::one_shot : Algorithm::recursive_doubling};
-      }
-      if (ranks <= kFew) return {.algorithm = Algorithm::direct};
-      return {.algorithm =
-                  bytes <= std::size_t{1} << 20 ? Algorithm::halving_doubling : Algorithm::ring};
-    case Collective::reduce_scatter:
-    case Collective::all_gather:
-      if (ranks <= kFew) return {.algorithm = Algorithm::direct};
-      return {.algorithm =
-                  bytes <= std::size_t{1} << 20 ? Algorithm::halving_doubling : Algorithm::ring};
-    case Collective::broadcast:
-    case Collective::reduce:
-      if (bytes <= kSmall * 16) return {.algorithm = Algorithm::binomial};
-      return {.algorithm = Algorithm::chain, .segments = 16};
-    case Collective::all_to_all:
-      return {.algorithm = ranks <= kFew ? Algorithm::direct : Algorithm::pairwise};
-    case Collective::barrier:
-      break;
-  }
-  return {.algorithm = Algorithm::dissemination};
-}
-
 Communicator::Communicator(Transport& transport, CommunicatorOptions options)
     : transport_(transport),
       options_(std::move(options)),
@@ -177,24 +149,40 @@ Communicator::Prepared& Communicator::prepare(const Call& call) {
   last_used_ = static_cast<std::size_t>(found - prepared_.begin());
   if (found != prepared_.end()) return **found;
 
-  std::vector<std::int64_t> bounds(call.bounds.begin(), call.bounds.end());
   Layout layout = options_.layout;
-  layout.bounds = bounds;
-  const Schedule schedule = make_schedule(key, layout);
-  const std::size_t wide = size_of(accumulation_type(signature.dtype));
-  const auto count = static_cast<std::size_t>(signature.count);
+  layout.bounds.assign(call.bounds.begin(), call.bounds.end());
+  const auto tag = static_cast<std::uint8_t>(static_cast<int>(choice.algorithm) +
+                                             16 * std::min(choice.segments, 14));
+  prepared_.push_back(prepare_schedule(make_schedule(key, layout), key, signature.dtype, tag));
+  prepared_.back()->bounds = std::move(layout.bounds);
+  return *prepared_.back();
+}
+
+std::unique_ptr<Communicator::Prepared> Communicator::prepare_schedule(const Schedule& schedule,
+                                                                       const ScheduleKey& key,
+                                                                       DType dtype,
+                                                                       std::uint8_t tag) const {
+  const std::size_t element = size_of(dtype);
+  const std::size_t wide = size_of(accumulation_type(dtype));
+  const auto count = static_cast<std::size_t>(schedule.count());
   ScratchPlan plan;
   plan.input = aligned(count * element);
   plan.output = aligned(count * element);
   plan.spare = aligned(static_cast<std::size_t>(schedule.spare) * wide);
-  const bool in_output = signature.collective == Collective::all_reduce && wide == element;
-  if (reduces(signature.collective) && !in_output) plan.work = aligned(count * wide);
-  const auto tag = static_cast<std::uint8_t>(static_cast<int>(choice.algorithm) +
-                                             16 * std::min(choice.segments, 15));
-  prepared_.push_back(std::make_unique<Prepared>(
-      Prepared{key, signature.dtype, std::move(bounds),
-               PreparedProgram(program_of(schedule, rank())), plan, in_output, tag}));
-  return *prepared_.back();
+  const bool in_output = schedule.collective == Collective::all_reduce && wide == element;
+  if (reduces(schedule.collective) && !in_output) plan.work = aligned(count * wide);
+  return std::make_unique<Prepared>(Prepared{
+      key, dtype, {}, PreparedProgram(program_of(schedule, rank())), plan, in_output, tag});
+}
+
+void Communicator::run_schedule(const Schedule& schedule, const void* input, void* output,
+                                DType dtype, ReduceOp op) {
+  constexpr std::uint8_t kOwnSchedule = 255;
+  const std::unique_ptr<Prepared> prepared = prepare_schedule(schedule, {}, dtype, kOwnSchedule);
+  Call call{.input = input, .output = output};
+  call.input_count = call.output_count = schedule.count();
+  call.signature = {++sequence_, schedule.count(), -1, schedule.collective, op, dtype, 0};
+  run_prepared(*prepared, call);
 }
 
 void* Communicator::allocate_together(std::size_t bytes, const Signature& signature) {
@@ -222,7 +210,10 @@ std::byte* Communicator::scratch(std::size_t bytes, const Signature& signature) 
 
 void Communicator::run(Call call) {
   call.signature.sequence = ++sequence_;
-  Prepared& prepared = prepare(call);
+  run_prepared(prepare(call), call);
+}
+
+void Communicator::run_prepared(Prepared& prepared, Call call) {
   call.signature.algorithm = prepared.tag;
   const ScratchPlan& plan = prepared.scratch;
   const std::size_t element = size_of(call.signature.dtype);

@@ -13,36 +13,22 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "belay/comm/algorithm.h"
+#include "belay/comm/choice.h"
 #include "belay/comm/executor.h"
 #include "belay/comm/transport.h"
 
 namespace belay::comm {
 
-// How a call is carried out; the same on all ranks.
-struct Choice {
-  Algorithm algorithm = Algorithm::direct;
-  int segments = 1;
-  Inner inner = Inner::direct;
-  Outer outer = Outer::ring;
-};
-
-// Chooses from what all ranks know alike.
-using Chooser = std::function<Choice(Collective collective, int ranks, std::size_t bytes)>;
-
-// By size alone: doubling for small messages, direct exchange on a few ranks, rings on many.
-Choice choose_by_size(Collective collective, int ranks, std::size_t bytes);
-
 struct CommunicatorOptions {
   double timeout_s = 30;
   bool order_stable = false;
   Layout layout{};
-  Chooser chooser = choose_by_size;
+  Chooser chooser = &choose_by_size;
 };
 
 class Communicator {
@@ -55,6 +41,7 @@ class Communicator {
 
   [[nodiscard]] int rank() const { return transport_.rank(); }
   [[nodiscard]] int size() const { return transport_.size(); }
+  [[nodiscard]] std::size_t post_bytes() const { return transport_.post_bytes(); }
   [[nodiscard]] std::uint64_t calls() const { return sequence_; }
 
   void all_reduce(const void* input, void* output, std::int64_t count, DType dtype, ReduceOp op);
@@ -74,6 +61,11 @@ class Communicator {
   // `block` elements to each rank.
   void all_to_all(const void* input, void* output, std::int64_t block, DType dtype);
   void barrier();
+
+  // Carries out a schedule of the caller's own, the same on all ranks: to measure links, or to try
+  // an algorithm. Buffers as for its collective.
+  void run_schedule(const Schedule& schedule, const void* input, void* output, DType dtype,
+                    ReduceOp op);
 
   // Memory that calls use without copying: zero, aligned to 64 bytes. A call like the others;
   // all ranks give it back in the same order.
@@ -99,7 +91,10 @@ class Communicator {
   };
 
   void run(Call call);
+  void run_prepared(Prepared& prepared, Call call);
   Prepared& prepare(const Call& call);
+  std::unique_ptr<Prepared> prepare_schedule(const Schedule& schedule, const ScheduleKey& key,
+                                             DType dtype, std::uint8_t tag) const;
   std::byte* scratch(std::size_t bytes, const Signature& signature);
   // Allocation needs all ranks, without a time-out: so they meet first.
   void* allocate_together(std::size_t bytes, const Signature& signature);

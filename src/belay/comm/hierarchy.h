@@ -9,6 +9,7 @@
 namespace belay::comm {
 
 enum class Inner : std::uint8_t { ring, circulant, direct, leader };
+inline constexpr int kInners = 4;
 enum class Outer : std::uint8_t {
   ring,
   recursive_doubling,
@@ -16,6 +17,7 @@ enum class Outer : std::uint8_t {
   double_tree,
   direct,
 };
+inline constexpr int kOuters = 5;
 
 // Members of each domain, in the order of ranks; from the domain of each rank (any numbers).
 std::vector<std::vector<int>> members_of_domains(const std::vector<int>& domain_of);

@@ -322,7 +322,8 @@ class Simulation {
       const Time begin = std::max({from, out_free_[sender], in_free_[receiver]});
       end = begin + duration;
       // The latency of one message passes while the link carries the next.
-      out_free_[sender] = in_free_[receiver] = end - std::min(latency, duration);
+      out_free_[sender] = in_free_[receiver] =
+          end - std::min(latency, duration) + to_time(model_.message_gap_s);
     }
     if (crosses) end = std::max(end, domain_links(message, from) + latency);
     if (message.kind == StepKind::receive_reduce) {

@@ -49,6 +49,8 @@ struct MachineModel {
   // Each rank has a link to every other of its domain; else one port, a message at a time in each
   // direction.
   bool full_mesh = false;
+  // How long a message keeps a port busy beyond its bytes: what the sender cannot overlap.
+  double message_gap_s = 0;
   // All traffic that leaves a domain shares a link, and so does what enters it; 0: no such link.
   double domain_link_s_per_byte = 0;
 };

@@ -1,0 +1,214 @@
+#include "belay/comm/calibrate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "belay/comm/patterns/emit.h"
+
+namespace belay::comm {
+namespace {
+
+enum class Motion { move, reduce, post };
+
+// Rounds in which every rank sends its whole vector to one neighbour and takes that of another.
+class Shift final : public Pattern {
+ public:
+  // to, from: of each rank; -1 for ranks that have none.
+  Shift(std::vector<int> to, std::vector<int> from, std::int64_t count, Motion motion, int rounds)
+      : to_(std::move(to)),
+        from_(std::move(from)),
+        count_(count),
+        motion_(motion),
+        rounds_(rounds) {}
+
+  [[nodiscard]] std::int64_t rounds() const override { return rounds_; }
+
+  void append(int rank, std::int64_t, std::vector<Step>& steps) const override {
+    Emit emit(steps);
+    const auto own = static_cast<std::size_t>(rank);
+    const Place input{Buffer::input, 0};
+    if (to_[own] >= 0) {
+      if (motion_ == Motion::post) {
+        emit.post(to_[own], input, count_);
+      } else {
+        emit.send(to_[own], input, count_);
+      }
+    }
+    if (from_[own] < 0) return;
+    if (motion_ == Motion::reduce) {
+      emit.receive_reduce(from_[own], Buffer::input, input, {Buffer::work, 0}, count_, false);
+    } else {
+      emit.receive(from_[own], Buffer::input, {Buffer::output, 0}, count_);
+    }
+  }
+
+ private:
+  std::vector<int> to_;
+  std::vector<int> from_;
+  std::int64_t count_;
+  Motion motion_;
+  int rounds_;
+};
+
+class Calibration {
+ public:
+  Calibration(Communicator& comm, const CalibrationOptions& options)
+      : comm_(comm), options_(options) {
+    input_ = static_cast<float*>(comm.allocate(options.most_bytes));
+    output_ = static_cast<float*>(comm.allocate(options.most_bytes));
+    std::fill(input_, input_ + options.most_bytes / sizeof(float), 1.0F);
+  }
+  ~Calibration() {
+    comm_.deallocate(output_);
+    comm_.deallocate(input_);
+  }
+  Calibration(const Calibration&) = delete;
+  Calibration& operator=(const Calibration&) = delete;
+
+  // to: the neighbour of each rank.
+  Curve measure(const std::vector<int>& to, Motion motion, std::size_t most_bytes) {
+    std::vector<int> from(to.size(), -1);
+    for (std::size_t rank = 0; rank < to.size(); ++rank) {
+      if (to[rank] >= 0) from[static_cast<std::size_t>(to[rank])] = static_cast<int>(rank);
+    }
+    std::vector<double> bytes;
+    std::vector<double> seconds;
+    for (std::size_t size = 64; size <= most_bytes; size *= 4) {
+      bytes.push_back(static_cast<double>(size));
+      seconds.push_back(point(to, from, motion, static_cast<std::int64_t>(size / sizeof(float))));
+    }
+    // Noise must not make more bytes cheaper.
+    for (std::size_t i = 1; i < seconds.size(); ++i) {
+      seconds[i] = std::max(seconds[i], seconds[i - 1]);
+    }
+    return Curve::through(std::move(bytes), std::move(seconds));
+  }
+
+  Curve measure_copy() {
+    std::vector<double> bytes;
+    std::vector<double> seconds;
+    for (std::size_t size = 64; size <= options_.most_bytes; size *= 4) {
+      bytes.push_back(static_cast<double>(size));
+      seconds.push_back(slowest([&] { std::memcpy(output_, input_, size); }));
+    }
+    return Curve::through(std::move(bytes), std::move(seconds));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // Of the slowest rank; a low quantile, as other programs only ever make it slower.
+  template <class Body>
+  double slowest(Body body) {
+    constexpr int kRepetitions = 9;
+    double times[kRepetitions];
+    body();
+    for (double& time : times) {
+      comm_.barrier();
+      const Clock::time_point begin = Clock::now();
+      body();
+      time = std::chrono::duration<double>(Clock::now() - begin).count();
+    }
+    comm_.all_reduce(times, times, kRepetitions, DType::f64, ReduceOp::max);
+    std::sort(times, times + kRepetitions);
+    return times[kRepetitions / 4];
+  }
+
+  double point(const std::vector<int>& to, const std::vector<int>& from, Motion motion,
+               std::int64_t count) {
+    // Enough rounds that starting a call and looking at the clock do not count.
+    const int rounds = count <= 4096 ? 64 : 8;
+    Schedule schedule;
+    schedule.name = "shift";
+    schedule.ranks = comm_.size();
+    schedule.blocks = Blocks::even(0, count, comm_.size());
+    schedule.lanes.push_back(std::make_unique<Shift>(to, from, count, motion, rounds));
+    return slowest(
+               [&] { comm_.run_schedule(schedule, input_, output_, DType::f32, ReduceOp::sum); }) /
+           rounds;
+  }
+
+  Communicator& comm_;
+  const CalibrationOptions& options_;
+  float* input_ = nullptr;
+  float* output_ = nullptr;
+};
+
+// The next rank of the same domain, in a ring.
+std::vector<int> neighbours_within(const std::vector<std::vector<int>>& domains, int ranks) {
+  std::vector<int> to(static_cast<std::size_t>(ranks), -1);
+  for (const std::vector<int>& members : domains) {
+    for (std::size_t i = 0; members.size() > 1 && i < members.size(); ++i) {
+      to[static_cast<std::size_t>(members[i])] = members[(i + 1) % members.size()];
+    }
+  }
+  return to;
+}
+
+// The rank with the same position in the next domain, for as many as all domains have.
+std::vector<int> neighbours_across(const std::vector<std::vector<int>>& domains, int ranks) {
+  std::vector<int> to(static_cast<std::size_t>(ranks), -1);
+  std::size_t least = domains.front().size();
+  for (const auto& members : domains) least = std::min(least, members.size());
+  for (std::size_t d = 0; d < domains.size(); ++d) {
+    const auto& next = domains[(d + 1) % domains.size()];
+    for (std::size_t i = 0; i < least; ++i) to[static_cast<std::size_t>(domains[d][i])] = next[i];
+  }
+  return to;
+}
+
+}  // namespace
+
+MachineModel calibrate(Communicator& comm, const std::vector<int>& domain_of,
+                       const CalibrationOptions& options) {
+  MachineModel model;
+  model.domain_of = domain_of;
+  if (comm.size() == 1) return model;
+  const auto domains = members_of_domains(
+      domain_of.empty() ? std::vector<int>(static_cast<std::size_t>(comm.size())) : domain_of);
+  Calibration calibration(comm, options);
+  const auto measure_level = [&](const std::vector<int>& to) {
+    return LevelModel{calibration.measure(to, Motion::move, options.most_bytes),
+                      calibration.measure(to, Motion::reduce, options.most_bytes)};
+  };
+  const bool within = std::any_of(domains.begin(), domains.end(),
+                                  [](const auto& members) { return members.size() > 1; });
+  const std::vector<int> inner = neighbours_within(domains, comm.size());
+  if (within) model.inner = measure_level(inner);
+  if (domains.size() > 1) {
+    model.outer = measure_level(neighbours_across(domains, comm.size()));
+    if (!within) model.inner = model.outer;
+  } else {
+    model.outer = model.inner;
+  }
+  const std::vector<int> posting = within ? inner : neighbours_across(domains, comm.size());
+  const Curve posted = calibration.measure(posting, Motion::post, comm.post_bytes());
+  // What a post costs beyond the receiver's part of it.
+  std::vector<double> post_seconds;
+  for (std::size_t i = 0; i < posted.bytes().size(); ++i) {
+    post_seconds.push_back(
+        std::max(posted.seconds()[i] - model.inner.move(posted.bytes()[i]), 1e-9));
+  }
+  model.post = Curve::through(posted.bytes(), post_seconds);
+  model.copy = calibration.measure_copy();
+  // A further contribution is read, but nothing is written.
+  const double most = static_cast<double>(options.most_bytes);
+  model.extra_part_s_per_byte = 0.6 * model.inner.move(most) / most;
+  return model;
+}
+
+std::shared_ptr<const ChoiceTable> choose_by_model(Communicator& comm,
+                                                   const std::vector<int>& domain_of,
+                                                   const std::vector<ForcedChoice>& forced,
+                                                   const CalibrationOptions& options) {
+  const MachineModel model = calibrate(comm, domain_of, options);
+  auto table = std::make_shared<const ChoiceTable>(model, comm.size(), comm.post_bytes());
+  comm.set_chooser(with_forced(forced, [table](Collective collective, int, std::size_t bytes) {
+    return table->choose(collective, bytes);
+  }));
+  return table;
+}
+
+}  // namespace belay::comm

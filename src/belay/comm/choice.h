@@ -1,0 +1,82 @@
+#pragma once
+// Which algorithm a call takes. All ranks must come to the same choice, so it is made from what all
+// know alike: collective, number of ranks, bytes, and a model that all share.
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "belay/comm/algorithm.h"
+#include "belay/comm/simulator.h"
+
+namespace belay::comm {
+
+struct Choice {
+  Algorithm algorithm = Algorithm::direct;
+  int segments = 1;
+  Inner inner = Inner::direct;
+  Outer outer = Outer::ring;
+
+  friend bool operator==(const Choice&, const Choice&) = default;
+};
+
+// "ring", "segmented_ring x4", "hierarchical direct/ring".
+std::string to_string(const Choice& choice);
+
+// bytes: of the whole vector.
+using Chooser = std::function<Choice(Collective collective, int ranks, std::size_t bytes)>;
+
+// --- By size alone.
+// Doubling for small messages, direct exchange on a few ranks, rings on many: without a model.
+Choice choose_by_size(Collective collective, int ranks, std::size_t bytes);
+// Fixed tables for all_reduce, to compare with. The rest as choose_by_size.
+// Recursive doubling below 1 MB, double tree below 16 MB, ring above.
+Choice choose_doubling_tree_ring(Collective collective, int ranks, std::size_t bytes);
+// Ring below 1 MB, double tree below 128 MB, hierarchical above.
+Choice choose_ring_tree_hierarchical(Collective collective, int ranks, std::size_t bytes);
+
+// --- By predicted time.
+struct ChoiceEntry {
+  std::size_t bytes = 0;  // up to this size
+  Choice choice;
+  double predicted_s = 0;
+};
+
+// For every collective and power of two of bytes the choice with the least simulated time.
+class ChoiceTable {
+ public:
+  // post_bytes: of the transport. Of equal times the first candidate wins, in the order of
+  // candidates_of().
+  ChoiceTable(const MachineModel& model, int ranks, std::size_t post_bytes);
+
+  [[nodiscard]] const Choice& choose(Collective collective, std::size_t bytes) const;
+  [[nodiscard]] std::span<const ChoiceEntry> entries(Collective collective) const {
+    return entries_[static_cast<std::size_t>(collective)];
+  }
+  // Lines of collective, size, choice and predicted time.
+  [[nodiscard]] std::string to_text() const;
+
+ private:
+  std::array<std::vector<ChoiceEntry>, kCollectives> entries_;
+};
+
+// What may be chosen; hierarchies only if there are domains.
+std::vector<Choice> candidates_of(Collective collective, int ranks, bool domains);
+
+// --- Forced choices: "all_reduce=ring", "all_reduce:0-65536=recursive_doubling",
+// "broadcast:1048576-=chain x16". Error(usage) for what is not one.
+struct ForcedChoice {
+  Collective collective = Collective::all_reduce;
+  std::size_t least_bytes = 0;
+  std::size_t most_bytes = ~std::size_t{0};
+  Choice choice;
+};
+ForcedChoice parse_forced(std::string_view text);
+// The first that matches, else what `otherwise` says.
+Chooser with_forced(std::vector<ForcedChoice> forced, Chooser otherwise);
+
+}  // namespace belay::comm

@@ -1,0 +1,29 @@
+#pragma once
+// [comm]: how ranks exchange data.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "belay/base/config.h"
+#include "belay/comm/choice.h"
+
+namespace belay::comm {
+
+enum class ChooserKind : std::uint8_t { model, size, doubling_tree_ring, ring_tree_hierarchical };
+
+struct CommConfig {
+  double timeout_s = 60;
+  bool order_stable = false;
+  ChooserKind chooser = ChooserKind::size;
+  std::string force;  // as parse_forced() takes them, separated by ';'
+
+  static constexpr std::string_view kSection = "comm";
+  static std::span<const config::Field> fields();
+};
+
+// Error(usage) if `force` is not understood.
+std::vector<ForcedChoice> forced_choices(const CommConfig& config);
+
+}  // namespace belay::comm
