@@ -90,7 +90,7 @@ void run(const Arguments& a) {
   optimizer.schedule = ScheduleKind::constant;
   optimizer.lr = 1e-4;
   const auto count = static_cast<std::int64_t>(batches.size());
-  Stepper stepper(*prepared.program, optimizer, (a.steps + 1) * count, 1);
+  Stepper stepper(*prepared.program, optimizer, (a.steps + 1) * count);
   std::vector<std::vector<double>> seconds(batches.size());
   std::int64_t step = 0;
   // In turn, so that a change of the machine's speed meets all alike.

@@ -103,7 +103,7 @@ Measured measure_steps(Program& program, const Arguments& a) {
   OptimizerConfig optimizer;
   optimizer.schedule = ScheduleKind::constant;
   optimizer.lr = 1e-4;
-  Stepper stepper(program, optimizer, a.steps + 1, 1);
+  Stepper stepper(program, optimizer, a.steps + 1);
   Measured measured;
   StepClock clock;
   program.lane().set_recorder(&clock);

@@ -38,7 +38,8 @@ void add_commands(CLI::App& app) {
 int report(ExitCode code, std::string_view message) {
   const char* const label = isatty(STDERR_FILENO) != 0 ? "\033[1;31merror:\033[0m" : "error:";
   std::fflush(stdout);
-  fmt::print(stderr, "belay: {} {}\n", label, message);
+  // Where it is off, another rank says it.
+  if (log::enabled(log::Level::error)) fmt::print(stderr, "belay: {} {}\n", label, message);
   log::write_to_file(log::Level::error, message);
   return static_cast<int>(code);
 }

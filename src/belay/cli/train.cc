@@ -3,12 +3,18 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "belay/base/error.h"
+#include "belay/base/log.h"
+#include "belay/base/parallel.h"
 #include "belay/cli/commands.h"
 #include "belay/cli/options.h"
+#include "belay/comm/world.h"
 #include "belay/plan/plan.h"
 #include "belay/train/trainer.h"
 
@@ -71,6 +77,29 @@ void print_summary(const TrainSummary& s, const std::string& out, bool json) {
   if (!s.finished) fmt::print("continue with: belay train CONFIG --out {} --resume auto\n", out);
 }
 
+int ranks_on_host(comm::World& world) {
+  const std::vector<int>& hosts = world.host_of();
+  return static_cast<int>(
+      std::count(hosts.begin(), hosts.end(), hosts[static_cast<std::size_t>(world.rank())]));
+}
+
+// Ranks that start with all processors of their host would take them from each other.
+void share_processors(int ranks) {
+  if (ranks == 1 || std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  const int processors = static_cast<int>(std::thread::hardware_concurrency());
+  set_thread_count(std::max(1, std::min(thread_count(), processors / ranks)));
+}
+
+// An error of one rank among several says whose it is.
+TrainSummary train_as(int rank, const RunConfig& config, const TrainOptions& options) {
+  try {
+    return train(config, options);
+  } catch (const Error& error) {
+    if (rank == 0 || error.code() == ExitCode::communication) throw;
+    fail(error.code(), "rank {}: {}", rank, error.what());
+  }
+}
+
 void run(const Arguments& arguments) {
   TrainOptions options = arguments.options;
   parse_timeline(arguments.timeline, options);
@@ -79,8 +108,22 @@ void run(const Arguments& arguments) {
                                   assignment.starts_with("optimizer.") ||
                                   assignment.starts_with("train.steps");
   }
-  const TrainSummary summary = train(load_config(arguments.config, arguments.overrides), options);
-  print_summary(summary, options.out, arguments.json);
+  const auto world = comm::World::join();
+  const bool first = world->rank() == 0;
+  // What concerns all is said once: a configuration is as wrong on one rank as on another.
+  if (!first) log::set_level(log::Level::off);
+  const RunConfig config = load_config(arguments.config, arguments.overrides, world->size());
+  if (!first) log::set_level(log::Level::error);
+  options.ranks_on_host = ranks_on_host(*world);
+  share_processors(options.ranks_on_host);
+  comm::CommunicatorOptions how;
+  how.timeout_s = config.comm.timeout_s;
+  how.order_stable = config.comm.order_stable;
+  how.layout.domain_of = world->host_of();
+  comm::Communicator communicator(world->transport(), how);
+  options.communicator = &communicator;
+  const TrainSummary summary = train_as(world->rank(), config, options);
+  if (first) print_summary(summary, options.out, arguments.json);
 }
 
 }  // namespace
@@ -106,6 +149,7 @@ void add_train(CLI::App& app) {
       "  belay train config.toml --out runs/a\n"
       "  belay train config.toml --out runs/a --resume auto --set optimizer.lr=3e-4\n"
       "  belay train config.toml --out runs/b --timeline 10-12\n"
+      "  mpirun -n 4 belay train config.toml --out runs/c\n"
       "SIGINT and SIGTERM save a snapshot after the present step and stop.");
   command->callback([a] { run(*a); });
 }

@@ -98,7 +98,10 @@ struct Loader::State {
 
   [[nodiscard]] std::int64_t sample_of(std::int64_t batch, std::int64_t row) const {
     if (order != nullptr) {
-      return order->at(options.start + batch * options.stride + options.offset + row);
+      const std::int64_t step = options.per_step > 0 ? batch / options.per_step : 0;
+      const std::int64_t place = batch - step * options.per_step;
+      return order->at(options.start + step * options.step_rows + place * options.stride +
+                       options.offset + row);
     }
     const std::int64_t position = batch % batches() * options.stride + options.offset + row;
     return position < dataset.samples() ? position : -1;

@@ -26,10 +26,15 @@ struct Batch {  // [rows, seq_len] each; 128-byte aligned host memory of the loa
 struct LoaderOptions {
   std::int64_t rows = 1;  // per batch
   // Batch b takes positions start + b * stride + offset + [0, rows). One process leaves offset 0
-  // and stride 0, which means rows; with several, stride is the global number of rows.
+  // and stride 0, which means rows; with several, stride is the rows of all of them.
   std::int64_t start = 0;
   std::int64_t stride = 0;
   std::int64_t offset = 0;
+  // In the shuffled order, where processes take unequal shares of a step: batches of this one per
+  // step, and rows of the step. Batch b then counts from the beginning of step b / per_step. 0: all
+  // take the same.
+  std::int64_t per_step = 0;
+  std::int64_t step_rows = 0;
   int depth = 4;    // batches held, the one in use included; >= 2
   int workers = 1;  // 0: next() fills the batch itself
 };

@@ -37,6 +37,8 @@ inline constexpr RealField kRealFields[] = {
     {"forward_ms", &StepMetrics::forward_ms},
     {"backward_ms", &StepMetrics::backward_ms},
     {"optimizer_ms", &StepMetrics::optimizer_ms},
+    {"comm_ms", &StepMetrics::comm_ms},
+    {"comm_exposed_ms", &StepMetrics::comm_exposed_ms},
     {"tokens_per_s", &StepMetrics::tokens_per_s},
     {"model_flops_per_s", &StepMetrics::model_flops_per_s},
 };

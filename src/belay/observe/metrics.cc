@@ -9,6 +9,8 @@ void MetricHub::step(const StepMetrics& metrics) {
   window_.forward_ms += metrics.forward_ms;
   window_.backward_ms += metrics.backward_ms;
   window_.optimizer_ms += metrics.optimizer_ms;
+  window_.comm_ms += metrics.comm_ms;
+  window_.comm_exposed_ms += metrics.comm_exposed_ms;
   window_.model_flops += metrics.model_flops;
   ++window_steps_;
   last_ = metrics;
@@ -25,6 +27,8 @@ void MetricHub::flush() {
   record.forward_ms = window_.forward_ms / steps;
   record.backward_ms = window_.backward_ms / steps;
   record.optimizer_ms = window_.optimizer_ms / steps;
+  record.comm_ms = window_.comm_ms / steps;
+  record.comm_exposed_ms = window_.comm_exposed_ms / steps;
   record.tokens_per_s = seconds > 0 ? static_cast<double>(window_.step_tokens) / seconds : 0;
   record.model_flops_per_s = seconds > 0 ? window_.model_flops / seconds : 0;
   window_ = {};

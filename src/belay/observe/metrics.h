@@ -27,7 +27,9 @@ struct StepMetrics {
   double forward_ms = 0;
   double backward_ms = 0;
   double optimizer_ms = 0;
-  double model_flops = 0;  // of this step, by the convention of the user guide
+  double comm_ms = 0;          // in collectives over gradients
+  double comm_exposed_ms = 0;  // of that, what computing waited for
+  double model_flops = 0;      // of this step, by the convention of the user guide
   // Derived by MetricHub over the steps since the last record: same window as step_ms.
   double tokens_per_s = 0;
   double model_flops_per_s = 0;

@@ -11,7 +11,7 @@ constexpr std::string_view kRecompute[] = {"none"};
 void require(std::string_view key, std::int64_t value, std::int64_t only) {
   if (value == only) return;
   fail(ExitCode::usage,
-       "parallel.{} = {}: this version trains in one process; set parallel.{} = {}", key, value,
+       "parallel.{} = {}: this version trains data-parallel only; set parallel.{} = {}", key, value,
        key, only);
 }
 

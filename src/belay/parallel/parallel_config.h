@@ -1,5 +1,6 @@
 #pragma once
-// [parallel]: the mesh. This version runs one process, so only the trivial mesh is accepted.
+// [parallel]: the mesh. All ranks are data-parallel in this version, so only 1 is accepted for the
+// other dimensions.
 
 #include <cstdint>
 #include <span>
@@ -24,7 +25,7 @@ struct ParallelConfig {
   static std::span<const config::Field> fields();
 };
 
-// Error(usage) for values that need more than one process.
+// Error(usage) for meshes that this version does not offer.
 void check_parallel(const ParallelConfig& config);
 
 }  // namespace belay

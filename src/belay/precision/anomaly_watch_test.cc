@@ -20,7 +20,7 @@ std::string described_step(TinyRun& run, const TinyBatch& batch) {
   AnomalyWatch watch(run.program->lane());
   run.program->lane().set_recorder(&watch);
   const OptimizerConfig optimizer = testing::plain_optimizer();
-  Stepper stepper(*run.program, optimizer, 10, 2);
+  Stepper stepper(*run.program, optimizer, 10, BatchShare{.micro_batches = 2});
   stepper.set_watch(&watch);
   std::int64_t next = 0;
   stepper.run(7, 7, [&] {

@@ -1,6 +1,7 @@
 #include "belay/train/evaluate.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "belay/train/batch_source.h"
@@ -8,27 +9,31 @@
 namespace belay {
 
 EvaluationResult evaluate(Program& program, const data::Dataset& dataset,
-                          const EvaluationOptions& options) {
+                          const EvaluationOptions& options, const RankGroup& ranks) {
   const auto begin = std::chrono::steady_clock::now();
   const ProgramConfig& config = program.config();
   data::LoaderOptions loading;
   loading.rows = config.micro_batch;
+  loading.stride = ranks.size() * config.micro_batch;
+  loading.offset = ranks.rank() * config.micro_batch;
   data::Loader loader(dataset, loading);
   const BatchAdapter adapter(config.micro_batch, config.seq_len, options.isolate_documents);
-  const std::int64_t batches =
-      options.batches > 0 ? std::min(options.batches, loader.batches()) : loader.batches();
+  const std::int64_t all = (dataset.samples() + config.micro_batch - 1) / config.micro_batch;
+  const std::int64_t batches = options.batches > 0 ? std::min(options.batches, all) : all;
 
   Lane& lane = program.lane();
   program.clear_loss(lane);
   EvaluationResult result;
-  for (std::int64_t index = 0; index < batches; ++index) {
+  for (std::int64_t index = ranks.rank(); index < batches; index += ranks.size()) {
     const data::Batch& batch = loader.next();
     program.run_micro_batch(lane, adapter.adapt(batch), {0, 0}, false);
     lane.wait();
     result.tokens += batch.counted;
   }
-  const double sum = program.read_loss(lane);
-  result.loss = result.tokens > 0 ? sum / static_cast<double>(result.tokens) : 0.0;
+  std::array<double, 2> sums = {program.read_loss(lane), static_cast<double>(result.tokens)};
+  ranks.sum(sums);
+  result.tokens = static_cast<std::int64_t>(sums[1]);
+  result.loss = result.tokens > 0 ? sums[0] / sums[1] : 0.0;
   result.ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   return result;

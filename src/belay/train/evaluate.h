@@ -4,6 +4,7 @@
 
 #include "belay/data/dataset.h"
 #include "belay/train/program.h"
+#include "belay/train/rank_group.h"
 
 namespace belay {
 
@@ -19,7 +20,9 @@ struct EvaluationOptions {
 };
 
 // Reads from the first sample on; the last, partial batch is included. Touches no parameter.
+// Ranks take batches in turn, and all get the result.
 EvaluationResult evaluate(Program& program, const data::Dataset& dataset,
-                          const EvaluationOptions& options);
+                          const EvaluationOptions& options,
+                          const RankGroup& ranks = RankGroup(nullptr));
 
 }  // namespace belay

@@ -24,8 +24,8 @@ TEST_P(F16TrainingTest, FollowsF32) {
   const OptimizerConfig optimizer = testing::plain_optimizer();
   TinyRun full(model, 2, GetParam());
   TinyRun half(model, 2, GetParam(), DType::f16);
-  Stepper full_steps(*full.program, optimizer, 20, 1);
-  Stepper half_steps(*half.program, optimizer, 20, 1);
+  Stepper full_steps(*full.program, optimizer, 20);
+  Stepper half_steps(*half.program, optimizer, 20);
   StepResult first;
   StepResult last;
   for (std::int64_t step = 1; step <= 12; ++step) {
@@ -52,7 +52,7 @@ TEST_P(F16TrainingTest, ProtectionsCanBeSwitchedOff) {
   StepResult results[2];
   for (const bool protect : {false, true}) {
     TinyRun run(model, 2, GetParam(), DType::f16, {protect, protect, protect});
-    Stepper stepper(*run.program, optimizer, 20, 1);
+    Stepper stepper(*run.program, optimizer, 20);
     for (std::int64_t step = 1; step <= 3; ++step) {
       results[protect] = stepper.run(step, step, [&] { return batch.micro(); });
     }
@@ -99,7 +99,7 @@ TEST_P(F16TrainingTest, AWorldWithoutInfinitiesHasNone) {
     FiniteOnly watch;
     run.program->lane().set_recorder(&watch);
     const OptimizerConfig optimizer = testing::plain_optimizer();
-    Stepper stepper(*run.program, optimizer, 20, 1);
+    Stepper stepper(*run.program, optimizer, 20);
     const StepResult result = stepper.run(1, 1, [&] { return batch.micro(); });
     EXPECT_GT(result.ops.overflowing, 0);
     if (overflow == Overflow::saturate) {

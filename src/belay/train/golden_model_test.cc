@@ -193,7 +193,7 @@ TEST_P(GoldenModelTest, TenStepsOfAdamw) {
   optimizer.eps = 1e-8;
   optimizer.weight_decay = 0.1;
   optimizer.clip_norm = 1.0;
-  Stepper stepper(model_.program(), optimizer, kSteps, 1);
+  Stepper stepper(model_.program(), optimizer, kSteps);
   const std::vector<double> losses = expected("losses");
   const std::vector<double> norms = expected("norms");
   for (std::int64_t step = 1; step <= kSteps; ++step) {

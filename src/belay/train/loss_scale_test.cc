@@ -63,7 +63,7 @@ TEST(LossScaleTest, AnyPowerOfTwoGivesTheSameBits) {
       std::vector<std::vector<std::vector<float>>> states;
       for (const double multiplier : {1.0, 0x1p-9, 0x1p12, 0x1p40}) {
         TinyRun run(model, 2, "cpu", dtype);
-        Stepper stepper(*run.program, optimizer, 10, 1);
+        Stepper stepper(*run.program, optimizer, 10);
         StepResult result;
         for (std::int64_t step = 1; step <= 3; ++step) {
           result = stepper.run(
@@ -87,7 +87,7 @@ TEST(LossScaleTest, EndlessOverflowsReachTheFloorAndChangeNothing) {
   TinyRun run(model);
   const TinyBatch batch(model, 2);
   const OptimizerConfig optimizer = plain_optimizer();
-  Stepper stepper(*run.program, optimizer, 40, 1);
+  Stepper stepper(*run.program, optimizer, 40);
   GradientProtection protection(dynamic_config(), names_of(run.table), 16);
   const auto before = whole_state(run);
   double expected = 65536;
@@ -114,7 +114,7 @@ TEST(LossScaleTest, OneOverflowCostsOneStepAndOneHalving) {
   std::vector<std::vector<std::vector<float>>> states;
   for (const bool poisoned : {true, false}) {
     TinyRun run(model);
-    Stepper stepper(*run.program, optimizer, 10, 1);
+    Stepper stepper(*run.program, optimizer, 10);
     GradientProtection protection(dynamic_config(), names_of(run.table), 16);
     std::int64_t updates = 0;
     for (std::int64_t step = 1; step <= 6; ++step) {
@@ -143,7 +143,7 @@ TEST(LossScaleTest, TheFirstThatWentWrongIsNamed) {
   TinyRun run(model);
   const TinyBatch batch(model, 2);
   const OptimizerConfig optimizer = plain_optimizer();
-  Stepper stepper(*run.program, optimizer, 10, 1);
+  Stepper stepper(*run.program, optimizer, 10);
   for (const char* name :
        {"embedding.weight", "layers.0.norm1.weight", "layers.1.attention.out.weight"}) {
     poison(run, name);
@@ -167,7 +167,7 @@ TEST(LossScaleTest, AGuardedStepAllocatesNothing) {
   TinyRun run(model);
   const TinyBatch batch(model, 2);
   const OptimizerConfig optimizer = plain_optimizer();
-  Stepper stepper(*run.program, optimizer, 1000, 1);
+  Stepper stepper(*run.program, optimizer, 1000);
   PrecisionConfig config = dynamic_config();
   config.guard_every = 5;
   config.forecast_history = 32;

@@ -70,7 +70,7 @@ void record_selection(Device& device, std::span<const OpCall> calls) {
 }
 
 std::vector<MemoryItem> memory_plan(const ParameterTable& table, const ProgramConfig& config,
-                                    const DryRun& dry) {
+                                    const DryRun& dry, std::size_t exchange_bytes = 0) {
   const auto state = ParameterStore::bytes(table, {config.compute, config.train});
   const std::int64_t rotary =
       config.model.learned_positions() ? 0 : config.model.seq_len * config.model.head_dim * 4;
@@ -82,16 +82,20 @@ std::vector<MemoryItem> memory_plan(const ParameterTable& table, const ProgramCo
                                     {"temporaries", dry.sizes.scratch},
                                     {"kernel workspace", dry.sizes.workspace},
                                     {"rotary table", static_cast<std::size_t>(rotary)},
-                                    {"inputs and sums", dry.input_bytes}};
+                                    {"inputs and sums", dry.input_bytes},
+                                    {"communication", exchange_bytes}};
   std::erase_if(memory, [](const MemoryItem& item) { return item.bytes == 0; });
   return memory;
 }
 
-void refuse_what_does_not_fit(const Plan& plan) {
-  require_memory(plan.total_bytes(), "the run",
-                 fmt::format("lower train.micro_batch, model.seq_len or the model's size, or set "
-                             "train.dtype = \"bf16\"; the largest classes:\n{}",
-                             describe_memory(plan)));
+void refuse_what_does_not_fit(const Plan& plan, int ranks_on_host) {
+  const auto ranks = static_cast<std::size_t>(ranks_on_host);
+  require_memory(
+      ranks * plan.total_bytes(),
+      ranks == 1 ? "the run" : fmt::format("the run, with {} ranks on this host,", ranks),
+      fmt::format("lower train.micro_batch, model.seq_len or the model's size, or set "
+                  "train.dtype = \"bf16\"; the largest classes:\n{}",
+                  describe_memory(plan)));
 }
 
 // Rows of operands are counted in 32 bits.
@@ -120,8 +124,9 @@ Prepared prepare_program(Device& device, const ParameterTable& table, const Prog
   const std::vector<MatmulKey> keys = matmul_keys(dry.calls);
   Prepared result;
   Plan& plan = result.plan;
-  plan.memory = memory_plan(table, config, dry);
-  refuse_what_does_not_fit(plan);  // before kernels are measured, which takes time and memory too
+  plan.memory = memory_plan(table, config, dry, options.exchange_bytes);
+  refuse_what_does_not_fit(
+      plan, options.ranks_on_host);  // before kernels are measured, which takes time and memory too
   choose_kernels(device, keys, options);
   dry = dry_run(device, table, config);  // workspaces and kernel names of the choices
   record_selection(device, dry.calls);
@@ -134,13 +139,13 @@ Prepared prepare_program(Device& device, const ParameterTable& table, const Prog
   plan.accumulation = options.accumulation;
   plan.seq_len = config.seq_len;
   plan.model_flops_per_token = training_flops_per_token(config.model, config.seq_len);
-  plan.memory = memory_plan(table, config, dry);
+  plan.memory = memory_plan(table, config, dry, options.exchange_bytes);
   for (const MatmulKey& key : keys) {
     const auto found = device.matmul_choices().all().find(key);
     if (found != device.matmul_choices().all().end()) plan.matmuls.emplace_back(key, found->second);
   }
   plan.ops = summarise(dry.calls, options.accumulation);
-  refuse_what_does_not_fit(plan);
+  refuse_what_does_not_fit(plan, options.ranks_on_host);
 
   result.program = std::make_unique<Program>(device, table, config, dry.sizes);
   if (options.calibrate) {

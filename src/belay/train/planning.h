@@ -14,10 +14,12 @@ namespace belay {
 
 struct PlanningOptions {
   std::int64_t accumulation = 1;
-  std::string matmul = "auto";  // or the name of one candidate for all products
-  std::string cache;            // file of measured choices; empty: the user's cache directory
-  bool choose = true;           // false: device.matmul_choices() is already what shall be used
-  bool calibrate = true;        // false: no predicted times
+  std::string matmul = "auto";     // or the name of one candidate for all products
+  std::string cache;               // file of measured choices; empty: the user's cache directory
+  bool choose = true;              // false: device.matmul_choices() is already what shall be used
+  bool calibrate = true;           // false: no predicted times
+  int ranks_on_host = 1;           // that take as much memory each
+  std::size_t exchange_bytes = 0;  // for what ranks send each other
   std::function<void(const std::string&)> progress;  // one line per slow thing done; may be empty
 };
 

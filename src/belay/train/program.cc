@@ -29,8 +29,12 @@ class Program::SquaresOfGradients : public GradientListener {
       : lane_(lane), store_(store), sums_(static_cast<std::byte*>(sums)) {}
 
   void gradient_ready(int parameter) override {
+    // Once a step, however many micro-batches it has.
+    const std::string_view tag = lane_.tag();
+    lane_.set_tag("optimizer");
     void* sum = sums_ + static_cast<std::size_t>(parameter) * sizeof(double);
     launch(lane_, SumOfSquaresArgs{store_.grad(parameter), {sum, DType::f64, {1}}});
+    lane_.set_tag(tag);
   }
 
  private:
@@ -103,8 +107,31 @@ void Program::run_micro_batch(Lane& lane, const HostBatch& batch, const MicroBat
   launch(lane, SumArgs{nll, {sums_memory_->address(), DType::f64, {1}}});
   if (!train) return;
   SquaresOfGradients squares(lane, store_, squares_address());
-  if (place.last) pass.listener = &squares;
+  const bool exchanging = exchange_ != nullptr && (place.last || stable_ != nullptr);
+  if (place.last && stable_ == nullptr) pass.listener = &squares;
+  if (exchanging) {
+    exchange_->begin(lane, pass.listener);
+    pass.listener = exchange_;
+  }
   model_->backward(pass, activations_);
+  if (exchanging) exchange_->finish();
+  if (stable_ != nullptr) add_round(lane, place.last);
+}
+
+void Program::add_round(Lane& lane, bool last) {
+  stable_->add(lane);
+  if (!last) return;
+  stable_->finish(lane);
+  SquaresOfGradients squares(lane, store_, squares_address());
+  for (int index = 0; index < table_.size(); ++index) squares.gradient_ready(index);
+}
+
+void Program::join_last_round(Lane& lane) {
+  BELAY_CHECK(exchange_ != nullptr && stable_ != nullptr);
+  exchange_->begin(lane, nullptr);
+  exchange_->announce_all();
+  exchange_->finish();
+  add_round(lane, true);
 }
 
 void Program::clear_loss(Lane& lane) {

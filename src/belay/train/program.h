@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "belay/model/transformer.h"
+#include "belay/parallel/gradient_exchange.h"
+#include "belay/parallel/stable_sum.h"
 
 namespace belay {
 
@@ -64,6 +66,13 @@ class Program {
   [[nodiscard]] const ParameterStore& parameters() const { return store_; }
   [[nodiscard]] const Transformer& model() const { return *model_; }
   [[nodiscard]] const ProgramConfig& config() const { return config_; }
+  // The last micro-batch of a step sums its gradients over the ranks with this; null: there is one
+  // rank. Not owned.
+  void set_exchange(GradientExchange* exchange) { exchange_ = exchange; }
+  // Gradients are summed over the ranks, and kept apart, micro-batch by micro-batch; null: added up
+  // as they come. Not owned.
+  void set_stable_sum(StableSum* sum) { stable_ = sum; }
+  [[nodiscard]] bool sums_stably() const { return stable_ != nullptr; }
 
   // Uploads the batch and runs forward (and backward when train) on `lane`; rows <= micro_batch.
   // Losses of counted tokens are added to the loss sum. The last micro-batch of a step takes the
@@ -72,6 +81,8 @@ class Program {
                        bool train);
   // What later micro-batches multiply their losses by before backward (not what read_loss adds up).
   void set_loss_multiplier(double multiplier) { loss_multiplier_ = static_cast<float>(multiplier); }
+  // With a stable sum, for a rank without a micro-batch in the last round of a step.
+  void join_last_round(Lane& lane);
   void clear_loss(Lane& lane);
   // Waits; the sum of the token losses since clear_loss.
   double read_loss(Lane& lane);
@@ -92,6 +103,7 @@ class Program {
  private:
   class SquaresOfGradients;
   [[nodiscard]] void* squares_address() const;
+  void add_round(Lane& lane, bool last);
   [[nodiscard]] PassInputs inputs(std::int64_t rows) const;
 
   ProgramConfig config_;
@@ -107,6 +119,8 @@ class Program {
   Arena scratch_;
   Transformer::Activations activations_;
   std::vector<double> host_sums_;
+  GradientExchange* exchange_ = nullptr;
+  StableSum* stable_ = nullptr;
   float loss_multiplier_ = 1.0F;
 };
 

@@ -40,6 +40,7 @@ std::vector<config::Section> sections_of(RunConfig& config) {
       config::section(config.arithmetic),
       config::section(config.precision),
       config::section(config.parallel),
+      config::section(config.comm),
       config::section(config.snapshot),
       config::section(config.observe),
       config::section(config.machine),
@@ -47,7 +48,7 @@ std::vector<config::Section> sections_of(RunConfig& config) {
 }
 
 RunConfig parse_config(std::string_view text, std::string_view source,
-                       const std::vector<std::string>& overrides) {
+                       const std::vector<std::string>& overrides, int ranks) {
   // The family decides what the other keys default to, so it is read first.
   RunConfig first;
   read_into(first, text, source, overrides);
@@ -55,7 +56,7 @@ RunConfig parse_config(std::string_view text, std::string_view source,
   config.model = family_defaults(first.model.family);
   read_into(config, text, source, overrides);
   check_parallel(config.parallel);
-  resolve_batch(config.train, 1);
+  resolve_batch(config.train, ranks);
   check_schedule(config.optimizer.schedule_of(config.train.steps));
   check_clipping(config.optimizer);
   check_precision(config.precision);
@@ -63,9 +64,10 @@ RunConfig parse_config(std::string_view text, std::string_view source,
   return config;
 }
 
-RunConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
+RunConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
+                      int ranks) {
   constexpr std::int64_t kLargest = std::int64_t{1} << 20;
-  return parse_config(read_file(path, kLargest), path, overrides);
+  return parse_config(read_file(path, kLargest), path, overrides, ranks);
 }
 
 std::string to_toml(RunConfig config) {

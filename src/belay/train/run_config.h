@@ -9,6 +9,7 @@
 #include "belay/model/model_config.h"
 #include "belay/observe/observe_config.h"
 #include "belay/optim/optimizer_config.h"
+#include "belay/parallel/comm_config.h"
 #include "belay/parallel/parallel_config.h"
 #include "belay/precision/arithmetic_config.h"
 #include "belay/precision/precision_config.h"
@@ -26,6 +27,7 @@ struct RunConfig {
   ArithmeticConfig arithmetic;
   PrecisionConfig precision;
   ParallelConfig parallel;
+  CommConfig comm;
   SnapshotConfig snapshot;
   ObserveConfig observe;
   MachineConfig machine;
@@ -37,11 +39,13 @@ std::vector<config::Section> sections_of(RunConfig& config);
 // Reads the file (the family's defaults first), applies the --set overrides in order, derives the
 // batch sizes and refuses what does not fit together. The model is not finished: its vocabulary
 // may come from the tokenizer, or all of it from model_path. Throws Error(usage) or Error(data).
-RunConfig load_config(const std::string& path, const std::vector<std::string>& overrides);
+// `ranks` share each global batch.
+RunConfig load_config(const std::string& path, const std::vector<std::string>& overrides,
+                      int ranks = 1);
 
 // The same from text, for tests and presets; `source` names it in messages.
 RunConfig parse_config(std::string_view text, std::string_view source,
-                       const std::vector<std::string>& overrides);
+                       const std::vector<std::string>& overrides, int ranks = 1);
 
 // The configuration in force, as TOML with comments; load_config reads it back unchanged.
 std::string to_toml(RunConfig config);

@@ -46,8 +46,8 @@ TEST(BatchTest, WhatDoesNotDivideIsRefusedWithAllFourNumbers) {
   const std::string remainder = batch_error({.micro_batch = 4, .global_batch = 10}, 2);
   EXPECT_EQ(remainder,
             "train.global_batch does not divide: global_batch 10, micro_batch 4, accumulation 0, "
-            "data-parallel ranks 2 leaves a remainder of 2 over 8 (0: not given); nearest valid "
-            "global_batch: 8 and 16");
+            "data-parallel ranks 2 leaves a remainder of 2 over 4 (0: not given); nearest valid "
+            "global_batch: 8 and 12");
   const std::string product =
       batch_error({.micro_batch = 2, .global_batch = 16, .accumulation = 2}, 2);
   EXPECT_EQ(product,
@@ -109,7 +109,7 @@ TEST(RunConfigTest, EveryModelChoiceIsSpelledAsItsNameIs) {
 
 TEST(RunConfigTest, WhatNeedsMoreProcessesIsRefusedClearly) {
   EXPECT_EQ(usage_error([] { parse_config("[parallel]\ntensor = 2\n", "t", {}); }),
-            "parallel.tensor = 2: this version trains in one process; set parallel.tensor = 1");
+            "parallel.tensor = 2: this version trains data-parallel only; set parallel.tensor = 1");
   EXPECT_NE(usage_error([] { parse_config("[parallel]\nsequence_parallel = true\n", "t", {}); }),
             "");
   EXPECT_NE(usage_error([] { parse_config("[parallel]\nzero = 1\n", "t", {}); }), "");

@@ -47,7 +47,7 @@ struct SteadyRun {
         order(1, dataset.samples()),
         loader(dataset, order, {.rows = 2, .workers = workers}),
         adapter(2, model.seq_len, true),
-        stepper(*run.program, optimizer, 1'000'000, 2),
+        stepper(*run.program, optimizer, 1'000'000, BatchShare{.micro_batches = 2}),
         source([this] {
           const data::Batch& batch = loader.next();
           return MicroBatch{adapter.adapt(batch), batch.counted};

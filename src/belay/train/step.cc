@@ -1,6 +1,7 @@
 #include "belay/train/step.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -24,11 +25,12 @@ double clip_coefficient(double norm, double clip, bool power_of_two) {
 }
 
 Stepper::Stepper(Program& program, const OptimizerConfig& optimizer, std::int64_t steps,
-                 std::int64_t accumulation)
+                 const BatchShare& share, comm::Communicator* communicator)
     : program_(program),
       optimizer_(optimizer),
       schedule_(optimizer.schedule_of(steps)),
-      accumulation_(accumulation) {
+      share_(share),
+      communicator_(communicator) {
   check_schedule(schedule_);
 }
 
@@ -36,8 +38,37 @@ StepResult Stepper::run(std::int64_t step, std::int64_t updates, const MicroBatc
                         double multiplier) {
   program_.lane().reset_counts();
   StepResult result = run_counted(step, updates, source, multiplier);
+  const std::int64_t elsewhere = result.ops.overflowing;
   result.ops = program_.lane().counts();
+  result.ops.overflowing += elsewhere;
   return result;
+}
+
+// What decides over a step, in one vector: the same on every rank afterwards. result.ops gets the
+// overflowing operators of the other ranks.
+void Stepper::sum_over_ranks(double& loss_sum, StepResult& result) {
+  result.stop = asked_to_stop_;
+  if (communicator_ == nullptr) return;
+  const std::int64_t here = program_.lane().counts().overflowing;
+  const bool summed = program_.sums_stably();
+  std::array<double, 4> facts = {summed ? 0.0 : loss_sum, static_cast<double>(result.counted),
+                                 static_cast<double>(here), asked_to_stop_ ? 1.0 : 0.0};
+  communicator_->all_reduce(facts.data(), facts.data(), std::ssize(facts), DType::f64,
+                            comm::ReduceOp::sum);
+  if (!summed) loss_sum = facts[0];
+  result.counted = static_cast<std::int64_t>(facts[1]);
+  result.ops.overflowing = static_cast<std::int64_t>(facts[2]) - here;
+  result.stop = facts[3] > 0;
+}
+
+// The loss of a micro-batch of every rank, in the order of the ranks.
+void Stepper::add_stable_loss() {
+  double loss = program_.read_loss(program_.lane());
+  program_.clear_loss(program_.lane());
+  if (communicator_ != nullptr) {
+    communicator_->all_reduce(&loss, &loss, 1, DType::f64, comm::ReduceOp::sum);
+  }
+  stable_loss_.add(loss);
 }
 
 StepResult Stepper::run_counted(std::int64_t step, std::int64_t updates,
@@ -47,18 +78,29 @@ StepResult Stepper::run_counted(std::int64_t step, std::int64_t updates,
   result.lr = learning_rate(schedule_, step);
   program_.clear_loss(lane);
   program_.set_loss_multiplier(multiplier);
-  std::uint64_t first_row = 0;
-  for (std::int64_t micro = 0; micro < accumulation_; ++micro) {
+  const bool stable = program_.sums_stably();
+  const std::int64_t mine = share_.count();
+  // Ranks that have one micro-batch less than others are done earlier, but for stable sums.
+  const std::int64_t rounds = stable ? share_.rounds() : mine;
+  for (std::int64_t micro = 0; micro < rounds; ++micro) {
+    if (micro >= mine) {
+      program_.join_last_round(lane);
+      lane.wait();
+      add_stable_loss();
+      continue;
+    }
     const MicroBatch batch = source();
     if (watch_ != nullptr) watch_->begin(step, micro);
-    program_.run_micro_batch(
-        lane, batch.host, {static_cast<std::uint32_t>(step), first_row, micro + 1 == accumulation_},
-        true);
+    const MicroBatchPlace place{static_cast<std::uint32_t>(step),
+                                static_cast<std::uint64_t>(share_.number(micro) * batch.host.rows),
+                                micro + 1 == rounds};
+    program_.run_micro_batch(lane, batch.host, place, true);
     lane.wait();  // the source may reuse its memory
-    first_row += static_cast<std::uint64_t>(batch.host.rows);
     result.counted += batch.counted;
+    if (stable) add_stable_loss();
   }
-  const double loss_sum = program_.read_loss(lane);
+  double loss_sum = stable ? stable_loss_.finish() : program_.read_loss(lane);
+  sum_over_ranks(loss_sum, result);
   if (result.counted == 0) {
     // Gradients are exact zeros, unless an activation was not finite; AdamW must not decay weights
     // or move moments.
@@ -80,7 +122,7 @@ StepResult Stepper::run_counted(std::int64_t step, std::int64_t updates,
   }
   result.grad_norm = std::sqrt(squares) / result.divisor;
   const bool loss_is_finite = std::isfinite(result.loss);
-  const bool saturated = skip_saturated_ && lane.counts().overflowing > 0;
+  const bool saturated = skip_saturated_ && lane.counts().overflowing + result.ops.overflowing > 0;
   if (result.bad_parameter >= 0 || !loss_is_finite || saturated) {
     if (!loss_is_finite) result.bad_parameter = -1;
     result.outcome = saturated ? StepOutcome::saturated : StepOutcome::non_finite;

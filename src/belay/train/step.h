@@ -8,6 +8,7 @@
 #include <span>
 
 #include "belay/optim/optimizer_config.h"
+#include "belay/parallel/batch_share.h"
 #include "belay/precision/anomaly_watch.h"
 #include "belay/train/program.h"
 
@@ -59,6 +60,7 @@ struct StepResult {
   double grad_norm = 0;  // global, of the mean loss, before clipping
   double lr = 0;
   std::int64_t counted = 0;
+  bool stop = false;  // some rank was asked to stop; see Stepper::ask_to_stop
   // With non_finite: the parameter whose gradient was the first to go wrong, the last in table
   // order, since backward walks the table from its end; -1 when the loss itself is not finite, as
   // the forward pass was first then.
@@ -72,9 +74,14 @@ struct StepResult {
 
 class Stepper {
  public:
-  // `steps` is the length of the schedule. Both references must outlive the stepper.
+  // `steps` is the length of the schedule; `share` says which micro-batches the source delivers.
+  // With several ranks each makes the same calls, and `communicator` sums what a step decides on;
+  // the program's exchange sums the gradients. The references must outlive the stepper.
   Stepper(Program& program, const OptimizerConfig& optimizer, std::int64_t steps,
-          std::int64_t accumulation);
+          const BatchShare& share = {}, comm::Communicator* communicator = nullptr);
+
+  // Once a rank has called this, the results of all ranks say so from the same step on.
+  void ask_to_stop() { asked_to_stop_ = true; }
 
   // Skip steps in which an f16 result saturated: where nothing becomes infinite, only the count of
   // such operators tells that gradients are wrong.
@@ -95,10 +102,15 @@ class Stepper {
   Program& program_;
   const OptimizerConfig& optimizer_;
   ScheduleConfig schedule_;
-  std::int64_t accumulation_;
+  BatchShare share_;
+  comm::Communicator* communicator_;
+  StableScalar stable_loss_;
   AnomalyWatch* watch_ = nullptr;
   bool skip_saturated_ = false;
+  bool asked_to_stop_ = false;
 
+  void sum_over_ranks(double& loss_sum, StepResult& result);
+  void add_stable_loss();
   StepResult run_counted(std::int64_t step, std::int64_t updates, const MicroBatchSource& source,
                          double multiplier);
 };

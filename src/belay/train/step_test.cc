@@ -57,15 +57,16 @@ TEST(StepTest, AccumulationEqualsOneBatch) {
 
   TinyRun whole(model, 4);
   const StepResult one =
-      Stepper(*whole.program, optimizer, 10, 1).run(1, 1, [&] { return batch.micro(); });
+      Stepper(*whole.program, optimizer, 10).run(1, 1, [&] { return batch.micro(); });
 
   TinyRun cut(model, 1);
   std::int64_t next = 0;
-  const StepResult four = Stepper(*cut.program, optimizer, 10, 4).run(1, 1, [&] {
-    const MicroBatch micro = batch.micro(next, next + 1);
-    ++next;
-    return micro;
-  });
+  const StepResult four =
+      Stepper(*cut.program, optimizer, 10, BatchShare{.micro_batches = 4}).run(1, 1, [&] {
+        const MicroBatch micro = batch.micro(next, next + 1);
+        ++next;
+        return micro;
+      });
   EXPECT_EQ(one.counted, 20);
   EXPECT_EQ(four.counted, 20);
   EXPECT_NEAR(four.loss, one.loss, 1e-6 * one.loss);
@@ -78,7 +79,7 @@ TEST(StepTest, ABatchWithoutLabelsChangesNothing) {
   TinyRun run(model);
   TinyBatch batch(model, 2);
   const OptimizerConfig optimizer = plain_optimizer();
-  Stepper stepper(*run.program, optimizer, 10, 1);
+  Stepper stepper(*run.program, optimizer, 10);
   EXPECT_EQ(stepper.run(1, 1, [&] { return batch.micro(); }).outcome, StepOutcome::updated);
   const auto before = run.all_weights();
 
@@ -97,7 +98,7 @@ TEST(StepTest, ANonFiniteGradientSkipsTheStepAndNamesTheTensor) {
   TinyRun run(model);
   const TinyBatch batch(model, 2);
   const OptimizerConfig optimizer = plain_optimizer();
-  Stepper stepper(*run.program, optimizer, 10, 1);
+  Stepper stepper(*run.program, optimizer, 10);
 
   // An infinite value in one gradient before the step, which adds to it.
   const int poisoned = run.table.find("layers.1.ffn.up.weight");
@@ -113,7 +114,7 @@ TEST(StepTest, ANonFiniteGradientSkipsTheStepAndNamesTheTensor) {
   // The gradients were cleared: the next step is as if nothing had happened.
   TinyRun fresh(model);
   const StepResult expected =
-      Stepper(*fresh.program, optimizer, 10, 1).run(2, 1, [&] { return batch.micro(); });
+      Stepper(*fresh.program, optimizer, 10).run(2, 1, [&] { return batch.micro(); });
   const StepResult good = stepper.run(2, 1, [&] { return batch.micro(); });
   EXPECT_EQ(good.outcome, StepOutcome::updated);
   EXPECT_EQ(good.loss, expected.loss);
@@ -136,9 +137,9 @@ TEST(StepTest, PaddingContributesExactlyNothing) {
     TinyRun a(model);
     TinyRun b(model);
     const StepResult one =
-        Stepper(*a.program, optimizer, 10, 1).run(1, 1, [&] { return batch.micro(); });
+        Stepper(*a.program, optimizer, 10).run(1, 1, [&] { return batch.micro(); });
     const StepResult two =
-        Stepper(*b.program, optimizer, 10, 1).run(1, 1, [&] { return other.micro(); });
+        Stepper(*b.program, optimizer, 10).run(1, 1, [&] { return other.micro(); });
     EXPECT_EQ(one.loss, two.loss);
     EXPECT_EQ(one.grad_norm, two.grad_norm);
     EXPECT_EQ(a.all_weights(), b.all_weights());
@@ -155,7 +156,7 @@ TEST(StepTest, TheWholeStepRunsOnEveryDevice) {
     std::vector<std::vector<double>> losses;
     for (const char* name : {"cpu", "reference", "guard"}) {
       TinyRun run(model, 2, name);
-      Stepper stepper(*run.program, optimizer, 10, 1);
+      Stepper stepper(*run.program, optimizer, 10);
       losses.emplace_back();
       for (std::int64_t step = 1; step <= 3; ++step) {
         losses.back().push_back(stepper.run(step, step, [&] { return batch.micro(); }).loss);
@@ -175,7 +176,7 @@ TEST(StepTest, RepeatingARunGivesTheSameBits) {
   for (int repeat = 0; repeat < 2; ++repeat) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       TinyRun run(model, 2, "cpu", dtype);
-      Stepper stepper(*run.program, optimizer, 10, 1);
+      Stepper stepper(*run.program, optimizer, 10);
       for (std::int64_t step = 1; step <= 3; ++step) {
         stepper.run(step, step, [&] { return batch.micro(); });
       }
@@ -199,11 +200,12 @@ TEST(StepTest, DropoutDoesNotDependOnTheMicroBatch) {
   TinyRun cut(model, 2);
   std::int64_t next = 0;
   const StepResult one =
-      Stepper(*whole.program, optimizer, 10, 1).run(1, 1, [&] { return batch.micro(); });
-  const StepResult two = Stepper(*cut.program, optimizer, 10, 2).run(1, 1, [&] {
-    next += 2;
-    return batch.micro(next - 2, next);
-  });
+      Stepper(*whole.program, optimizer, 10).run(1, 1, [&] { return batch.micro(); });
+  const StepResult two =
+      Stepper(*cut.program, optimizer, 10, BatchShare{.micro_batches = 2}).run(1, 1, [&] {
+        next += 2;
+        return batch.micro(next - 2, next);
+      });
   EXPECT_NEAR(one.loss, two.loss, 1e-6 * one.loss);
 }
 

@@ -70,7 +70,7 @@ class StressRun {
   }
 
   StressResult run() {
-    Stepper stepper(*program_, optimizer_, options_.steps, 1);
+    Stepper stepper(*program_, optimizer_, options_.steps);
     result_.lowest_scale = protection_.scaler().scale();
     for (std::int64_t step = 1; step <= options_.steps; ++step) {
       if (script_.row_factor(step) != 1.0) multiply_row(script_.row_factor(step));

@@ -82,13 +82,19 @@ void resolve_batch(TrainConfig& config, std::int64_t data_parallel) {
     accumulation = passes;
     return;
   }
-  if (accumulation == 0) {
-    check_divisible(micro * data_parallel);
-    accumulation = global / (micro * data_parallel);
-    return;
-  }
   const std::int64_t product = micro * accumulation * data_parallel;
-  if (product != global) {
+  check_divisible(micro);
+  const std::int64_t passes = global / micro;
+  if (passes < data_parallel) {
+    fail(ExitCode::usage,
+         "train.global_batch {} holds {} micro-batches of {} rows, which are too few for {} ranks; "
+         "use at most {} ranks, a smaller micro_batch or a larger global_batch",
+         global, passes, micro, data_parallel, passes);
+  }
+  // Where passes do not divide by the ranks, the first ranks take one more.
+  const std::int64_t most = (passes + data_parallel - 1) / data_parallel;
+  if (accumulation == 0) accumulation = most;
+  if (accumulation != most) {
     fail(ExitCode::usage,
          "train.global_batch is {} but micro_batch x accumulation x ranks is {} ({}); drop one of "
          "the three or set global_batch = {}",

@@ -29,7 +29,8 @@ struct TrainConfig {
 };
 
 // Fills in micro_batch, global_batch and accumulation so that
-// global = micro * accumulation * data_parallel. Error(usage) naming all four numbers and the
+// global = micro * accumulation * data_parallel, or less where micro-batches do not divide by the
+// ranks: then some take one fewer than `accumulation`. Error(usage) naming all four numbers and the
 // nearest valid ones when what is given does not fit.
 void resolve_batch(TrainConfig& config, std::int64_t data_parallel);
 

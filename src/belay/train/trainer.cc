@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "belay/base/error.h"
 #include "belay/base/file.h"
@@ -16,9 +15,11 @@
 #include "belay/train/gradient_watch.h"
 #include "belay/train/interrupt.h"
 #include "belay/train/model_source.h"
+#include "belay/train/replicas.h"
 #include "belay/train/resume.h"
-#include "belay/train/run_lock.h"
+#include "belay/train/run_directory.h"
 #include "belay/train/step.h"
+#include "belay/train/step_times.h"
 #include "belay/train/timeline_recorder.h"
 
 namespace belay {
@@ -26,9 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-// Step times that the summary's median is taken from: the last so many.
-constexpr std::size_t kMaxStepTimes = 65536;
 
 double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
@@ -39,6 +37,8 @@ class Trainer {
   Trainer(RunConfig config, const TrainOptions& options)
       : options_(options),
         setup_(set_up_run(std::move(config))),
+        replicas_(options.communicator, setup_.config),
+        ranks_(replicas_.ranks()),
         gradients_(setup_),
         hub_(setup_.config.train.log_every) {}
 
@@ -46,9 +46,10 @@ class Trainer {
 
  private:
   [[nodiscard]] const TrainConfig& train_config() const { return setup_.config.train; }
-  void open_run_directory();
   void find_start();
   void prepare();
+  void record_plan();
+  void load_or_initialise();
   void open_sinks();
   void train_steps();
   void one_step(Stepper& stepper, const MicroBatchSource& source);
@@ -61,6 +62,8 @@ class Trainer {
 
   TrainOptions options_;
   RunSetup setup_;
+  Replicas replicas_;
+  const RankGroup& ranks_;
   GradientWatch gradients_;
   MetricHub hub_;
   Progress progress_;
@@ -75,39 +78,15 @@ class Trainer {
   double guard_ms_ = 0;  // over all steps
   Clock::time_point step_begin_;
   std::int64_t last_saved_ = -1;
-  std::vector<float> step_times_;
+  StepTimes step_times_;
+  bool stop_ = false;
   TrainSummary summary_;
 };
 
-void Trainer::open_run_directory() {
-  const fs::path out = options_.out;
-  if (options_.out.empty()) fail(ExitCode::usage, "--out is empty; name the run directory");
-  if (options_.resume != "auto" &&
-      (fs::exists(out / "metrics.jsonl") || fs::exists(out / "snapshots"))) {
-    fail(ExitCode::usage,
-         "{} already holds a run; continue it with --resume auto, or choose another --out",
-         options_.out);
-  }
-  std::error_code error;
-  fs::create_directories(out, error);
-  if (error) fail(ExitCode::data, "cannot create {}: {}", options_.out, error.message());
-  lock_ = std::make_unique<RunLock>(options_.out);
-  log::set_file((out / "log.txt").string());
-}
-
 void Trainer::find_start() {
-  for (const std::string& name : clean_unfinished_snapshots(options_.out)) {
-    log::warn("removed {}, left behind by a process that no longer exists", name);
-  }
   resume_dir_ = options_.resume;
-  if (options_.resume == "auto") {
-    const auto found = find_latest_snapshot(options_.out);
-    resume_dir_ = found ? found->dir : "";
-    if (found) {
-      for (const std::string& bad : found->passed_over) log::warn("passed over {}", bad);
-    } else {
-      log::info("no snapshot in {}: starting from step 0", options_.out);
-    }
+  if (resume_dir_ == "auto") {
+    resume_dir_ = ranks_.share(ranks_.first() ? newest_snapshot(options_.out) : "");
   }
   if (resume_dir_.empty()) return;
   const SnapshotState state = check_resume(resume_dir_, setup_, {options_.allow_new_optimizer});
@@ -130,17 +109,39 @@ void Trainer::find_start() {
 void Trainer::prepare() {
   PlanningOptions planning = planning_options(setup_.config);
   planning.progress = [](const std::string& line) { log::info("{}", line); };
-  prepared_ = prepare_program(*setup_.device, setup_.table, program_config(setup_), planning);
-  Program& program = *prepared_.program;
+  planning.ranks_on_host = options_.ranks_on_host;
+  planning.exchange_bytes = replicas_.bytes(setup_.table);
+  // The first rank measures while the others leave it the machine, and all run what it chose.
+  if (ranks_.first()) {
+    prepared_ = prepare_program(*setup_.device, setup_.table, program_config(setup_), planning);
+    record_plan();
+  }
+  MatmulChoices& choices = setup_.device->matmul_choices();
+  const std::string chosen = ranks_.share(ranks_.first() ? choices_to_json(choices) : "");
+  if (!ranks_.first()) {
+    choices_from_json(chosen, "the first rank", choices);
+    planning.choose = planning.calibrate = false;
+    prepared_ = prepare_program(*setup_.device, setup_.table, program_config(setup_), planning);
+  }
+  replicas_.connect(*setup_.device, *prepared_.program);
+  load_or_initialise();
+}
+
+void Trainer::record_plan() {
   write_file((fs::path(options_.out) / "plan.json").string(), plan_to_json(prepared_.plan));
   write_file((fs::path(options_.out) / "config.toml").string(), to_toml(effective_config(setup_)));
-  log::info("{} parameters, {} tokens a step, memory plan:\n{}", setup_.table.parameter_count(),
-            prepared_.plan.tokens_per_step(), describe_memory(prepared_.plan));
+  log::info("{} parameters, {} tokens a step{}, memory plan{}:\n{}", setup_.table.parameter_count(),
+            train_config().global_batch * setup_.seq_len,
+            ranks_.size() == 1 ? "" : fmt::format(" on {} ranks", ranks_.size()),
+            ranks_.size() == 1 ? "" : " of each", describe_memory(prepared_.plan));
   log::info("predicted step: {:.1f} ms, {:.0f} tokens/s", prepared_.plan.predicted.step_ms,
             prepared_.plan.predicted.tokens_per_s);
   const std::string space = snapshot_space_warning(options_.out, setup_.table);
   if (!space.empty()) log::warn("{}", space);
+}
 
+void Trainer::load_or_initialise() {
+  Program& program = *prepared_.program;
   if (!resume_dir_.empty()) {
     load_into(resume_dir_, setup_, program);
     log::info("resumed from {} (step {})", resume_dir_, progress_.step);
@@ -155,7 +156,7 @@ void Trainer::prepare() {
     watch_ = std::make_unique<AnomalyWatch>(program.lane(), &clock_);
     program.lane().set_recorder(watch_.get());
   }
-  if (options_.timeline_first > 0) {
+  if (options_.timeline_first > 0 && ranks_.first()) {
     tracer_ = std::make_unique<TimelineRecorder>(
         static_cast<std::size_t>(setup_.config.observe.timeline_spans));
   }
@@ -163,6 +164,7 @@ void Trainer::prepare() {
 }
 
 void Trainer::open_sinks() {
+  if (!ranks_.first()) return;
   gradients_.open_record(options_.out, progress_.step);
   hub_.add(make_jsonl_sink((fs::path(options_.out) / "metrics.jsonl").string(), progress_.step));
   if (setup_.config.observe.tensorboard)
@@ -208,9 +210,12 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   clock_.reset();
   data_ms_ = 0;
   const double scale = gradients_.scale();
+  replicas_.begin_step();
+  if (InterruptScope::requested() != 0) stepper.ask_to_stop();
   const StepResult result =
       stepper.run(step, progress_.updates + 1, source, gradients_.multiplier());
   progress_.step = step;
+  stop_ = result.stop;
   const std::int64_t step_tokens = train_config().global_batch * setup_.seq_len;
   progress_.tokens += step_tokens;
   progress_.position += train_config().global_batch;
@@ -229,6 +234,8 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   metrics.forward_ms = clock_.forward_ms;
   metrics.backward_ms = clock_.backward_ms;
   metrics.optimizer_ms = clock_.optimizer_ms;
+  metrics.comm_ms = replicas_.times().busy_ms;
+  metrics.comm_exposed_ms = replicas_.times().exposed_ms;
   metrics.model_flops = prepared_.plan.model_flops_per_token * static_cast<double>(step_tokens);
   metrics.rss_bytes = resident_bytes();
   metrics.low_precision_ops = result.ops.low_precision;
@@ -237,12 +244,7 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   metrics.step_ms = ms_since(step_begin_);
   step_begin_ = Clock::now();
   hub_.step(metrics);
-  if (step_times_.size() < kMaxStepTimes) {
-    step_times_.push_back(static_cast<float>(metrics.step_ms));
-  } else {
-    step_times_[static_cast<std::size_t>(step) % kMaxStepTimes] =
-        static_cast<float>(metrics.step_ms);
-  }
+  step_times_.add(metrics.step_ms);
   if (result.counted > 0) summary_.loss = result.loss;
   if (watch_ != nullptr && watch_->found()) log::warn("anomaly: {}", watch_->description());
   report_outcome(result);
@@ -277,13 +279,13 @@ void Trainer::write_trace() {
 void Trainer::run_evaluation() {
   const EvaluationResult result =
       evaluate(*prepared_.program, *setup_.val,
-               {train_config().eval_batches, setup_.config.data.isolate_documents});
+               {train_config().eval_batches, setup_.config.data.isolate_documents}, ranks_);
   summary_.val_loss = result.loss;
   hub_.evaluation({progress_.step, result.loss, result.tokens, result.ms});
 }
 
 void Trainer::save(bool last) {
-  if (last_saved_ == progress_.step) return;
+  if (last_saved_ == progress_.step || !ranks_.first()) return;
   const auto begin = Clock::now();
   progress_.loss_scale_state = gradients_.state();
   SnapshotOptions options;
@@ -318,13 +320,12 @@ void Trainer::after_step() {
 
 void Trainer::train_steps() {
   const TrainConfig& config = train_config();
-  Stepper stepper(*prepared_.program, setup_.config.optimizer, config.steps, config.accumulation);
+  Stepper stepper(*prepared_.program, setup_.config.optimizer, config.steps, replicas_.share(),
+                  ranks_.communicator());
   stepper.skip_saturated(gradients_.skips_saturated());
   stepper.set_watch(watch_.get());
   const data::SampleOrder order(config.seed, setup_.train.samples());
-  data::LoaderOptions loading;
-  loading.rows = config.micro_batch;
-  loading.start = progress_.position;
+  data::LoaderOptions loading = replicas_.share().loading(progress_.position);
   loading.depth = static_cast<int>(setup_.config.data.prefetch);
   loading.workers = static_cast<int>(setup_.config.data.workers);
   data::Loader loader(setup_.train, order, loading);
@@ -338,11 +339,12 @@ void Trainer::train_steps() {
   };
   const std::int64_t end =
       options_.stop_at > 0 ? std::min(options_.stop_at, config.steps) : config.steps;
-  step_times_.reserve(kMaxStepTimes);
 
   const InterruptScope interrupts;
   step_begin_ = Clock::now();
-  while (progress_.step < end && InterruptScope::requested() == 0) {
+  // One rank stops at once; several agree within the next step.
+  const auto asked = [&] { return ranks_.size() == 1 && InterruptScope::requested() != 0; };
+  while (progress_.step < end && !stop_ && !asked()) {
     one_step(stepper, source);
     after_step();
   }
@@ -354,34 +356,21 @@ void Trainer::summarise() {
   summary_.last_step = progress_.step;
   summary_.finished = progress_.step == train_config().steps;
   summary_.predicted_step_ms = prepared_.plan.predicted.step_ms;
+  summary_.measured_step_ms = step_times_.median();
+  summary_.planned_bytes = static_cast<std::int64_t>(prepared_.plan.total_bytes());
   summary_.peak_rss_bytes = peak_resident_bytes();
-  if (!step_times_.empty()) {
-    const auto middle = step_times_.begin() + static_cast<std::ptrdiff_t>(step_times_.size() / 2);
-    std::nth_element(step_times_.begin(), middle, step_times_.end());
-    summary_.measured_step_ms = static_cast<double>(*middle);
-  }
-  const std::int64_t steps = summary_.last_step - summary_.first_step;
-  nlohmann::ordered_json json = {
-      {"first_step", summary_.first_step},
-      {"last_step", summary_.last_step},
-      {"finished", summary_.finished},
-      {"loss", std::isfinite(summary_.loss) ? nlohmann::ordered_json(summary_.loss) : nullptr},
-      {"val_loss", nullptr},
-      {"predicted_step_ms", summary_.predicted_step_ms},
-      {"measured_step_ms", summary_.measured_step_ms},
-      {"planned_bytes", prepared_.plan.total_bytes()},
-      {"peak_rss_bytes", summary_.peak_rss_bytes},
-      {"steps_without_labels", progress_.steps_without_labels},
-      {"steps_non_finite", progress_.steps_non_finite},
-      {"loss_scale", gradients_.scale()},
-      {"guard_ms_per_step", guard_ms_ / std::max<double>(1, static_cast<double>(steps))},
-      {"snapshot", summary_.snapshot}};
-  if (summary_.val_loss) json["val_loss"] = *summary_.val_loss;
-  write_file((fs::path(options_.out) / "summary.json").string(), json.dump(2) + "\n");
+  summary_.steps_without_labels = progress_.steps_without_labels;
+  summary_.steps_non_finite = progress_.steps_non_finite;
+  summary_.loss_scale = gradients_.scale();
+  const auto steps = static_cast<double>(summary_.last_step - summary_.first_step);
+  summary_.guard_ms_per_step = guard_ms_ / std::max(1.0, steps);
+  summary_.ranks = ranks_.size();
+  if (!ranks_.first()) return;
+  write_file((fs::path(options_.out) / "summary.json").string(), to_json(summary_));
 }
 
 TrainSummary Trainer::run() {
-  open_run_directory();
+  if (ranks_.first()) lock_ = open_run_directory(options_.out, options_.resume == "auto");
   find_start();
   summary_.first_step = progress_.step;
   prepare();
@@ -389,7 +378,7 @@ TrainSummary Trainer::run() {
   train_steps();
   hub_.close();
   summarise();
-  log::set_file("");
+  if (ranks_.first()) log::set_file("");
   return summary_;
 }
 

@@ -1,10 +1,11 @@
 #pragma once
 // Trainer: executes a plan step by step, records what happened, evaluates and saves.
 
-#include <optional>
 #include <string>
 
+#include "belay/comm/communicator.h"
 #include "belay/train/run_config.h"
+#include "belay/train/summary.h"
 
 namespace belay {
 
@@ -15,18 +16,10 @@ struct TrainOptions {
   std::int64_t stop_at = 0;          // save and stop after this step; 0: at the end
   std::int64_t timeline_first = 0;   // steps [first, last] to trace; 0: none
   std::int64_t timeline_last = 0;
-};
-
-struct TrainSummary {
-  std::int64_t first_step = 0;  // the step that the process started after
-  std::int64_t last_step = 0;
-  bool finished = false;  // all of train.steps done
-  double loss = 0;        // of the last step with labels
-  std::optional<double> val_loss;
-  double predicted_step_ms = 0;
-  double measured_step_ms = 0;  // median
-  std::int64_t peak_rss_bytes = 0;
-  std::string snapshot;  // the last one saved; empty: none
+  // Of a data-parallel run: every rank calls train() with the same configuration and options. The
+  // first one writes the run directory. Null: one rank.
+  comm::Communicator* communicator = nullptr;
+  int ranks_on_host = 1;  // that share this host's memory
 };
 
 // Runs the training until the end, stop_at, or SIGINT/SIGTERM (which save first). Writes the run

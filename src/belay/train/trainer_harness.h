@@ -48,7 +48,8 @@ class TrainerHarness : public ::testing::Test {
     }
   }
 
-  [[nodiscard]] RunConfig config(const std::vector<std::string>& overrides = {}) const {
+  [[nodiscard]] RunConfig config(const std::vector<std::string>& overrides = {},
+                                 int ranks = 1) const {
     std::vector<std::string> all = {"data.train=\"" + path("train.bin") + "\"",
                                     "data.val=\"" + path("val.bin") + "\""};
     all.insert(all.end(), overrides.begin(), overrides.end());
@@ -74,7 +75,7 @@ console_every = 0
 [machine]
 matmul = "belay"
 )",
-                        "test", all);
+                        "test", all, ranks);
   }
 
   [[nodiscard]] static TrainOptions to(const std::string& out, std::int64_t stop_at = 0,

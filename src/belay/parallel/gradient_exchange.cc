@@ -1,0 +1,170 @@
+#include "belay/parallel/gradient_exchange.h"
+
+#include <algorithm>
+
+namespace belay {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+struct BucketSizes {
+  std::int64_t elements = 0;  // of each
+  std::int64_t buckets = 0;
+};
+
+BucketSizes bucket_sizes(const ParameterTable& table, const ExchangeOptions& options) {
+  const std::int64_t total = std::max<std::int64_t>(1, table.parameter_count());
+  const auto wanted = static_cast<std::int64_t>(options.bucket_bytes / sizeof(float));
+  const std::int64_t elements = std::min(std::max<std::int64_t>(1, wanted), total);
+  const std::int64_t all = (total + elements - 1) / elements;
+  return {elements, options.overlap ? std::min<std::int64_t>(options.buckets, all) : all};
+}
+
+}  // namespace
+
+std::size_t exchange_bytes(const ParameterTable& table, const ExchangeOptions& options) {
+  const BucketSizes sizes = bucket_sizes(table, options);
+  return static_cast<std::size_t>(sizes.elements * sizes.buckets) * sizeof(float);
+}
+
+GradientExchange::GradientExchange(const ParameterStore& store, comm::Communicator& communicator,
+                                   const ExchangeOptions& options)
+    : store_(store),
+      communicator_(communicator),
+      options_(options),
+      capacity_(bucket_sizes(store.table(), options).elements) {
+  BELAY_CHECK(options.buckets >= 1);
+  buckets_.resize(static_cast<std::size_t>(bucket_sizes(store.table(), options).buckets));
+  for (Bucket& bucket : buckets_) {
+    bucket.memory = static_cast<float*>(
+        communicator_.allocate(static_cast<std::size_t>(capacity_) * sizeof(float)));
+    bucket.pieces.reserve(static_cast<std::size_t>(store.table().size()));
+  }
+  order_.reserve(static_cast<std::size_t>(store.table().size()));
+  thread_ = std::thread([this] { work(); });
+}
+
+GradientExchange::~GradientExchange() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  for (const Bucket& bucket : buckets_) communicator_.deallocate(bucket.memory);
+}
+
+void GradientExchange::begin(Lane& lane, GradientListener* after) {
+  lane_ = &lane;
+  after_ = after;
+  first_pass_ = order_.empty();
+  const std::lock_guard lock(mutex_);
+  released_ = options_.overlap;
+}
+
+GradientExchange::Bucket& GradientExchange::open_bucket() {
+  if (held_ == buckets_.size()) take_back();
+  return buckets_[next_];
+}
+
+void GradientExchange::announce_all() {
+  for (const int parameter : order_) gradient_ready(parameter);
+}
+
+void GradientExchange::gradient_ready(int parameter) {
+  if (first_pass_) order_.push_back(parameter);
+  const Tensor gradient = store_.grad(parameter);
+  const std::int64_t elements = gradient.elements();
+  for (std::int64_t begin = 0; begin < elements;) {
+    Bucket& bucket = open_bucket();
+    const std::int64_t count = std::min(elements - begin, capacity_ - bucket.used);
+    lane_->copy_out(bucket.memory + bucket.used, gradient.as<float>() + begin,
+                    static_cast<std::size_t>(count) * sizeof(float));
+    bucket.pieces.push_back({parameter, begin, count, bucket.used, begin + count == elements});
+    bucket.used += count;
+    begin += count;
+    if (bucket.used == capacity_) hand_over();
+  }
+}
+
+// The bucket that was being filled goes to the thread.
+void GradientExchange::hand_over() {
+  lane_->wait();
+  {
+    const std::lock_guard lock(mutex_);
+    ++queued_;
+  }
+  changed_.notify_all();
+  ++held_;
+  next_ = (next_ + 1) % buckets_.size();
+}
+
+// The oldest bucket comes back: its sums become the gradients.
+void GradientExchange::take_back() {
+  Bucket& bucket = buckets_[oldest_];
+  const auto begin = Clock::now();
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return bucket.reduced || error_; });
+    if (error_) std::rethrow_exception(error_);
+    bucket.reduced = false;
+  }
+  times_.exposed_ms += ms_since(begin);
+  for (const Piece& piece : bucket.pieces) {
+    const Tensor gradient = store_.grad(piece.parameter);
+    lane_->copy_in(gradient.as<float>() + piece.begin, bucket.memory + piece.at,
+                   static_cast<std::size_t>(piece.count) * sizeof(float));
+    if (piece.last && after_ != nullptr) after_->gradient_ready(piece.parameter);
+  }
+  lane_->wait();
+  bucket.pieces.clear();
+  bucket.used = 0;
+  oldest_ = (oldest_ + 1) % buckets_.size();
+  --held_;
+}
+
+void GradientExchange::finish() {
+  if (held_ < buckets_.size() && buckets_[next_].used > 0) hand_over();
+  {
+    const std::lock_guard lock(mutex_);
+    released_ = true;
+  }
+  changed_.notify_all();
+  while (held_ > 0) take_back();
+}
+
+void GradientExchange::work() {
+  while (true) {
+    Bucket* bucket = nullptr;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stopping_ || (queued_ > 0 && released_); });
+      if (stopping_) return;
+      bucket = &buckets_[reduce_next_];
+    }
+    const auto begin = Clock::now();
+    std::exception_ptr error;
+    try {
+      communicator_.all_reduce(bucket->memory, bucket->memory, bucket->used, DType::f32,
+                               comm::ReduceOp::sum);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      times_.busy_ms += ms_since(begin);
+      --queued_;
+      reduce_next_ = (reduce_next_ + 1) % buckets_.size();
+      bucket->reduced = !error;
+      error_ = error;
+    }
+    changed_.notify_all();
+    if (error) return;
+  }
+}
+
+}  // namespace belay

@@ -1,0 +1,83 @@
+// Whole data-parallel runs, with threads as ranks.
+
+#include "belay/comm/thread_ranks.h"
+#include "belay/train/trainer_harness.h"
+
+namespace belay {
+namespace {
+
+class DataParallelRunTest : public testing::TrainerHarness {
+ protected:
+  [[nodiscard]] RunConfig config_of(int ranks, const std::vector<std::string>& overrides) const {
+    std::vector<std::string> all = {"train.global_batch=8", "train.eval_every=5",
+                                    "train.dtype=\"bf16\""};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    return config(all, ranks);
+  }
+
+  // The first rank's summary.
+  [[nodiscard]] TrainSummary run(int ranks, const TrainOptions& options,
+                                 const std::vector<std::string>& overrides = {}) const {
+    const RunConfig run_config = config_of(ranks, overrides);
+    TrainSummary summary;
+    comm::CommunicatorOptions how;
+    how.order_stable = run_config.comm.order_stable;
+    comm::expect_no_errors(comm::run_ranks(ranks, how, [&](comm::Communicator& communicator) {
+      TrainOptions own = options;
+      own.communicator = &communicator;
+      const TrainSummary mine = train(run_config, own);
+      if (communicator.rank() == 0) summary = mine;
+    }));
+    return summary;
+  }
+
+  static void expect_losses(const std::string& run, const std::string& other, double tolerance) {
+    const auto ours = steps(run);
+    const auto theirs = steps(other);
+    EXPECT_FALSE(ours.empty());
+    for (const auto& [step, record] : ours) {
+      ASSERT_TRUE(theirs.contains(step)) << step;
+      EXPECT_NEAR(record["loss"].get<double>(), theirs.at(step)["loss"].get<double>(), tolerance)
+          << "step " << step;
+      EXPECT_EQ(record["tokens"], theirs.at(step)["tokens"]);
+      EXPECT_EQ(record["counted_tokens"], theirs.at(step)["counted_tokens"]);
+    }
+  }
+};
+
+TEST_F(DataParallelRunTest, GivesTheRunOfOneRank) {
+  const TrainSummary one = run(1, to(path("one")), {"train.dtype=\"f32\""});
+  for (const int ranks : {2, 3}) {
+    const std::string out = path(fmt::format("ranks{}", ranks));
+    const TrainSummary several = run(ranks, to(out), {"train.dtype=\"f32\""});
+    expect_losses(path("one"), out, 1e-5);
+    EXPECT_NEAR(*several.val_loss, *one.val_loss, 1e-5);
+    EXPECT_TRUE(several.finished);
+    EXPECT_GT(steps(out).at(3)["comm_ms"].get<double>(), 0.0);
+  }
+}
+
+// In the order-stable mode a run may change its number of ranks in the middle and never shows it.
+TEST_F(DataParallelRunTest, StableRunsGoOnWithAnotherNumberOfRanks) {
+  const std::vector<std::string> stable = {"comm.order_stable=true"};
+  const TrainSummary one = run(1, to(path("one")), stable);
+  static_cast<void>(run(4, to(path("mixed"), 6), stable));
+  const TrainSummary rest = run(2, to(path("mixed"), 0, "auto"), stable);
+  EXPECT_EQ(rest.first_step, 6);
+  expect_losses(path("one"), path("mixed"), 0.0);
+  EXPECT_EQ(rest.loss, one.loss);
+}
+
+TEST_F(DataParallelRunTest, RefusesNumbersOfRanksThatDoNotFit) {
+  try {
+    static_cast<void>(config_of(5, {}));
+    ADD_FAILURE() << "5 ranks for 4 micro-batches";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_NE(std::string(error.what()).find("use at most 4 ranks"), std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace belay

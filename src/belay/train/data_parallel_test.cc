@@ -1,0 +1,262 @@
+// Data-parallel ranks get the losses and weights of one rank. Ranks are threads here.
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <mutex>
+
+#include "belay/comm/thread_ranks.h"
+#include "belay/train/tiny_run.h"
+
+namespace belay {
+namespace {
+
+using testing::plain_optimizer;
+using testing::tiny_model;
+using testing::TinyBatch;
+using testing::TinyRun;
+
+constexpr std::int64_t kRows = 2;  // of a micro-batch
+
+// What a run is asked for.
+struct Layout {
+  int ranks = 1;
+  std::int64_t micro_batches = 4;
+  std::size_t bucket_bytes = 1000;
+  int buckets = 2;
+  bool overlap = true;
+  bool stable = false;
+};
+
+// Changes the batch of a step.
+using Edit = std::function<void(std::int64_t step, TinyBatch& batch)>;
+
+struct Outcome {
+  std::vector<StepResult> steps;
+  std::vector<std::vector<float>> weights;
+};
+
+struct Task {
+  ModelConfig model;
+  std::string device = "cpu";
+  DType dtype = DType::f32;
+  std::int64_t steps = 20;
+  Edit edit = {};
+
+  // What one rank of the layout does; communicator null: alone.
+  [[nodiscard]] Outcome run_rank(const Layout& layout, comm::Communicator* communicator) const {
+    TinyRun run(model, kRows, device, dtype);
+    const BatchShare share{communicator == nullptr ? 0 : communicator->rank(), layout.ranks, kRows,
+                           layout.micro_batches};
+    std::unique_ptr<GradientExchange> exchange;
+    if (communicator != nullptr) {
+      exchange = std::make_unique<GradientExchange>(
+          run.program->parameters(), *communicator,
+          ExchangeOptions{layout.bucket_bytes, layout.buckets, layout.overlap});
+      run.program->set_exchange(exchange.get());
+    }
+    std::unique_ptr<StableSum> stable;
+    if (layout.stable) {
+      stable = std::make_unique<StableSum>(*run.device, run.program->parameters(), share.rounds());
+      run.program->set_stable_sum(stable.get());
+    }
+    const OptimizerConfig optimizer = plain_optimizer();
+    Stepper stepper(*run.program, optimizer, steps, share, communicator);
+    Outcome outcome;
+    std::int64_t updates = 0;
+    for (std::int64_t step = 1; step <= steps; ++step) {
+      TinyBatch batch(model, kRows * layout.micro_batches, static_cast<std::uint64_t>(step));
+      if (edit) edit(step, batch);
+      std::int64_t mine = 0;
+      const StepResult result = stepper.run(step, updates + 1, [&] {
+        const std::int64_t row = share.number(mine++) * kRows;
+        return batch.micro(row, row + kRows);
+      });
+      EXPECT_EQ(mine, share.count());
+      if (result.outcome == StepOutcome::updated) ++updates;
+      outcome.steps.push_back(result);
+      outcome.steps.back().squares = {};
+    }
+    outcome.weights = run.all_weights();
+    return outcome;
+  }
+
+  // Of every rank.
+  [[nodiscard]] std::vector<Outcome> run(const Layout& layout) const {
+    comm::CommunicatorOptions options;
+    options.order_stable = layout.stable;
+    if (layout.ranks == 1) return {run_rank(layout, nullptr)};
+    std::vector<Outcome> outcomes(static_cast<std::size_t>(layout.ranks));
+    comm::expect_no_errors(
+        comm::run_ranks(layout.ranks, options, [&](comm::Communicator& communicator) {
+          outcomes[static_cast<std::size_t>(communicator.rank())] = run_rank(layout, &communicator);
+        }));
+    return outcomes;
+  }
+};
+
+void expect_same(const Outcome& one, const std::vector<Outcome>& ranks, double tolerance) {
+  for (const Outcome& rank : ranks) {
+    ASSERT_EQ(rank.steps.size(), one.steps.size());
+    for (std::size_t i = 0; i < one.steps.size(); ++i) {
+      EXPECT_EQ(rank.steps[i].outcome, one.steps[i].outcome) << "step " << i + 1;
+      EXPECT_EQ(rank.steps[i].counted, one.steps[i].counted) << "step " << i + 1;
+      if (one.steps[i].outcome != StepOutcome::updated) continue;
+      EXPECT_NEAR(rank.steps[i].loss, one.steps[i].loss, tolerance * one.steps[i].loss)
+          << "step " << i + 1;
+    }
+    // Replicas stay replicas.
+    EXPECT_TRUE(rank.weights == ranks.front().weights);
+  }
+}
+
+TEST(DataParallelTest, AnyNumberOfRanksGivesTheLossesOfOne) {
+  for (const Family family : {Family::gpt2, Family::llama}) {
+    Task task{tiny_model(family)};
+    task.model.dropout = 0.1;
+    for (const std::int64_t micro_batches : {4, 5}) {
+      const Outcome one = task.run({1, micro_batches}).front();
+      EXPECT_LT(one.steps.back().loss, one.steps.front().loss + 0.5);
+      for (const int ranks : {2, 3, 4}) {
+        SCOPED_TRACE(fmt::format("{} micro-batches on {} ranks", micro_batches, ranks));
+        expect_same(one, task.run({ranks, micro_batches}), 1e-5);
+      }
+    }
+  }
+}
+
+TEST(DataParallelTest, SizesOfBucketsAndOverlapChangeNothing) {
+  Task task{tiny_model(Family::qwen2)};
+  task.steps = 3;
+  const Outcome one = task.run({}).front();
+  for (const Layout& layout :
+       {Layout{2, 4, 4, 1}, Layout{2, 4, 1 << 20, 4}, Layout{2, 4, 4096, 1, false},
+        Layout{2, 4, 333, 3}, Layout{4, 4, 1 << 20, 4, false}}) {
+    SCOPED_TRACE(fmt::format("{} ranks, buckets of {} bytes", layout.ranks, layout.bucket_bytes));
+    expect_same(one, task.run(layout), 1e-5);
+  }
+}
+
+TEST(DataParallelTest, DevicesWithMemoryOfTheirOwnAndLowPrecision) {
+  Task task{tiny_model(Family::llama), "guard"};
+  task.steps = 2;
+  expect_same(task.run({}).front(), task.run({2}), 1e-5);
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Task low{tiny_model(Family::llama), "cpu", dtype};
+    low.steps = 5;
+    expect_same(low.run({}).front(), low.run({2}), 1e-2);
+  }
+}
+
+TEST(DataParallelTest, StableSumsHaveTheBitsOfOneRank) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Task task{tiny_model(Family::llama), "cpu", dtype};
+    task.model.dropout = 0.1;
+    // 7 do not divide by 2 or 4, so some ranks sit the last round out.
+    for (const std::int64_t micro_batches : {4, 6, 7, 8}) {
+      const Layout alone{1, micro_batches, 1000, 2, true, true};
+      const Outcome one = task.run(alone).front();
+      for (const int ranks : {2, 4}) {
+        SCOPED_TRACE(fmt::format("{} micro-batches on {} ranks", micro_batches, ranks));
+        const Layout layout{ranks, micro_batches, ranks == 2 ? 333U : 20000U, 2, true, true};
+        for (const Outcome& rank : task.run(layout)) {
+          for (std::size_t i = 0; i < one.steps.size(); ++i) {
+            EXPECT_EQ(rank.steps[i].loss, one.steps[i].loss) << "step " << i + 1;
+            EXPECT_EQ(rank.steps[i].grad_norm, one.steps[i].grad_norm) << "step " << i + 1;
+          }
+          EXPECT_TRUE(rank.weights == one.weights);
+        }
+      }
+      // Another order of the same sum, so not the same bits, but the same to rounding.
+      if (dtype == DType::f32) expect_same(one, task.run({1, micro_batches}), 1e-5);
+    }
+  }
+}
+
+TEST(DataParallelTest, BatchesWithoutLabelsTakePart) {
+  Task task{tiny_model(Family::llama)};
+  task.steps = 6;
+  task.edit = [](std::int64_t step, TinyBatch& batch) {
+    // The second micro-batch never has labels, and step 3 has none at all.
+    const std::size_t micro = batch.targets.size() / 4;
+    for (std::size_t i = 0; i < batch.targets.size(); ++i) {
+      if (step == 3 || i / micro == 1) batch.targets[i] = -1;
+    }
+  };
+  const Outcome one = task.run({}).front();
+  EXPECT_EQ(one.steps[2].outcome, StepOutcome::no_labels);
+  for (const int ranks : {2, 4}) expect_same(one, task.run({ranks}), 1e-5);
+}
+
+// A number that breaks on one rank skips the step on all.
+TEST(DataParallelTest, RanksSkipTogether) {
+  Task task{tiny_model(Family::llama), "cpu", DType::f16};
+  task.steps = 3;
+  std::vector<Outcome> outcomes(2);
+  comm::expect_no_errors(comm::run_ranks(2, {}, [&](comm::Communicator& communicator) {
+    TinyRun run(task.model, kRows, "cpu", DType::f16);
+    GradientExchange exchange(run.program->parameters(), communicator, {1000, 2});
+    run.program->set_exchange(&exchange);
+    const OptimizerConfig optimizer = plain_optimizer();
+    const std::vector<std::vector<float>> before = run.all_weights();
+    if (communicator.rank() == 1) {
+      // Infinities that only this rank meets.
+      const Tensor weight = run.program->parameters().weight(0);
+      const std::vector<std::uint16_t> large(static_cast<std::size_t>(weight.elements()), 0x7c00);
+      run.program->lane().copy_in(weight.data, large.data(), weight.bytes());
+      run.program->lane().wait();
+    }
+    Stepper stepper(*run.program, optimizer, 3, {communicator.rank(), 2, kRows, 2}, &communicator);
+    const TinyBatch batch(task.model, 2 * kRows);
+    const StepResult result = stepper.run(1, 1, [&] {
+      const std::int64_t row = communicator.rank() * kRows;
+      return batch.micro(row, row + kRows);
+    });
+    EXPECT_EQ(result.outcome, StepOutcome::non_finite);
+    EXPECT_TRUE(run.all_weights() == before);
+  }));
+}
+
+TEST(DataParallelTest, RanksStopTogether) {
+  comm::expect_no_errors(comm::run_ranks(3, {}, [&](comm::Communicator& communicator) {
+    TinyRun run(tiny_model(Family::gpt2), kRows);
+    GradientExchange exchange(run.program->parameters(), communicator, {});
+    run.program->set_exchange(&exchange);
+    const OptimizerConfig optimizer = plain_optimizer();
+    Stepper stepper(*run.program, optimizer, 3, {communicator.rank(), 3, kRows, 3}, &communicator);
+    const TinyBatch batch(run.model, kRows);
+    const auto source = [&] { return batch.micro(); };
+    EXPECT_FALSE(stepper.run(1, 1, source).stop);
+    if (communicator.rank() == 1) stepper.ask_to_stop();
+    EXPECT_TRUE(stepper.run(2, 2, source).stop);
+  }));
+}
+
+// A rank that fails in the middle of a step takes the others with it, with a reason.
+TEST(DataParallelTest, ARankThatFailsEndsAll) {
+  comm::CommunicatorOptions options;
+  options.timeout_s = 20;
+  const std::vector<std::string> errors =
+      comm::run_ranks(3, options, [&](comm::Communicator& communicator) {
+        TinyRun run(tiny_model(Family::gpt2), kRows);
+        GradientExchange exchange(run.program->parameters(), communicator, {});
+        run.program->set_exchange(&exchange);
+        const OptimizerConfig optimizer = plain_optimizer();
+        Stepper stepper(*run.program, optimizer, 3, {communicator.rank(), 3, kRows, 3},
+                        &communicator);
+        const TinyBatch batch(run.model, kRows);
+        stepper.run(1, 1, [&] { return batch.micro(); });
+        stepper.run(2, 2, [&]() -> MicroBatch {
+          if (communicator.rank() == 2) fail(ExitCode::communication, "the data are gone");
+          return batch.micro();
+        });
+      });
+  EXPECT_EQ(errors[2], "the data are gone");
+  for (const int rank : {0, 1}) {
+    EXPECT_NE(errors[static_cast<std::size_t>(rank)].find("rank 2"), std::string::npos)
+        << errors[static_cast<std::size_t>(rank)];
+  }
+}
+
+}  // namespace
+}  // namespace belay

@@ -1,0 +1,34 @@
+#pragma once
+// The ranks of a data-parallel run as the trainer sees them: the first one writes files and talks,
+// and what it found out the others are told.
+
+#include <span>
+#include <string>
+
+#include "belay/comm/communicator.h"
+
+namespace belay {
+
+class RankGroup {
+ public:
+  // Null: a run of one rank. Must outlive the group.
+  explicit RankGroup(comm::Communicator* communicator) : communicator_(communicator) {}
+
+  [[nodiscard]] int rank() const { return communicator_ == nullptr ? 0 : communicator_->rank(); }
+  [[nodiscard]] int size() const { return communicator_ == nullptr ? 1 : communicator_->size(); }
+  [[nodiscard]] bool first() const { return rank() == 0; }
+  // Null where there is one rank: then nothing needs to be summed.
+  [[nodiscard]] comm::Communicator* communicator() const {
+    return size() > 1 ? communicator_ : nullptr;
+  }
+
+  // The text of the first rank, on every rank.
+  [[nodiscard]] std::string share(std::string text) const;
+  // In place: the sums over the ranks.
+  void sum(std::span<double> values) const;
+
+ private:
+  comm::Communicator* communicator_;
+};
+
+}  // namespace belay

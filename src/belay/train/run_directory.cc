@@ -1,0 +1,41 @@
+#include "belay/train/run_directory.h"
+
+#include <filesystem>
+
+#include "belay/base/error.h"
+#include "belay/base/log.h"
+#include "belay/snapshot/snapshot.h"
+
+namespace belay {
+
+namespace fs = std::filesystem;
+
+std::unique_ptr<RunLock> open_run_directory(const std::string& out, bool go_on) {
+  if (out.empty()) fail(ExitCode::usage, "--out is empty; name the run directory");
+  if (!go_on &&
+      (fs::exists(fs::path(out) / "metrics.jsonl") || fs::exists(fs::path(out) / "snapshots"))) {
+    fail(ExitCode::usage,
+         "{} already holds a run; continue it with --resume auto, or choose another --out", out);
+  }
+  std::error_code error;
+  fs::create_directories(out, error);
+  if (error) fail(ExitCode::data, "cannot create {}: {}", out, error.message());
+  auto lock = std::make_unique<RunLock>(out);
+  log::set_file((fs::path(out) / "log.txt").string());
+  for (const std::string& name : clean_unfinished_snapshots(out)) {
+    log::warn("removed {}, left behind by a process that no longer exists", name);
+  }
+  return lock;
+}
+
+std::string newest_snapshot(const std::string& out) {
+  const auto found = find_latest_snapshot(out);
+  if (!found) {
+    log::info("no snapshot in {}: starting from step 0", out);
+    return "";
+  }
+  for (const std::string& bad : found->passed_over) log::warn("passed over {}", bad);
+  return found->dir;
+}
+
+}  // namespace belay
