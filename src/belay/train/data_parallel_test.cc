@@ -213,6 +213,7 @@ TEST(DataParallelTest, RanksSkipTogether) {
       return batch.micro(row, row + kRows);
     });
     EXPECT_EQ(result.outcome, StepOutcome::non_finite);
+    EXPECT_EQ(result.bad_rank, 1);
     EXPECT_TRUE(run.all_weights() == before);
   }));
 }

@@ -9,6 +9,11 @@
 namespace belay {
 namespace {
 
+// Whose numbers broke.
+std::string rank_name(const StepResult& result) {
+  return result.bad_rank < 0 ? "sum of all ranks" : fmt::format("rank {}", result.bad_rank);
+}
+
 std::vector<std::string> names_of(const ParameterTable& table) {
   std::vector<std::string> names;
   for (const Parameter& parameter : table.all()) names.push_back(parameter.name);
@@ -53,10 +58,10 @@ void GradientWatch::after_step(std::int64_t step, const StepResult& result, Metr
   const std::int64_t stuck = protection_.scaler().stuck();
   if (stuck < config_.max_skips) return;
   fail(ExitCode::numerics,
-       "step {}, rank {}: {}; the last {} steps were skipped with the loss scale at "
+       "step {}, {}: {}; the last {} steps were skipped with the loss scale at "
        "{}, which cannot fall: lower optimizer.lr, raise optimizer.warmup_steps, or resume from an "
        "earlier snapshot",
-       step, rank_, complaint(result), stuck, scale());
+       step, rank_name(result), complaint(result), stuck, scale());
 }
 
 void GradientWatch::skipped(std::int64_t step, const StepResult& result, MetricHub& hub) {
@@ -69,12 +74,12 @@ void GradientWatch::skipped(std::int64_t step, const StepResult& result, MetricH
     metrics.tensor = setup_.table[result.bad_parameter].name;
     metrics.layer = layer_name(metrics.tensor);
   }
-  metrics.rank = rank_;
+  metrics.rank = result.bad_rank;
   metrics.loss_scale = change.before;
   metrics.next_scale = change.after;
   hub.skipped_step(metrics);
-  log::warn("step {}, rank {}: {}; the step is skipped, parameters stay as they are{}", step, rank_,
-            complaint(result),
+  log::warn("step {}, {}: {}; the step is skipped, parameters stay as they are{}", step,
+            rank_name(result), complaint(result),
             change.after < change.before
                 ? fmt::format("; loss scale {} -> {}", change.before, change.after)
                 : "");

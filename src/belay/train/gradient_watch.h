@@ -47,7 +47,6 @@ class GradientWatch {
   GradientProtection protection_;
   std::unique_ptr<GradientRecordWriter> record_;
   bool warned_ = false;  // of the present forecast
-  int rank_ = 0;
 };
 
 }  // namespace belay

@@ -15,9 +15,14 @@ std::size_t input_tensor_bytes(const ProgramConfig& config) {
   return aligned(static_cast<std::size_t>(config.micro_batch * config.seq_len) * 4);
 }
 
-// The loss, and at the next aligned address one sum of squares per parameter.
+std::size_t squares_bytes(const ParameterTable& table) {
+  return aligned(static_cast<std::size_t>(table.size()) * sizeof(double));
+}
+
+// The loss, and at the next aligned addresses the sums of squares of every parameter's gradient:
+// of all ranks, and of this one alone.
 std::size_t sums_bytes(const ParameterTable& table) {
-  return kAlignment + aligned(static_cast<std::size_t>(table.size()) * sizeof(double));
+  return kAlignment + 2 * squares_bytes(table);
 }
 
 }  // namespace
@@ -25,8 +30,10 @@ std::size_t sums_bytes(const ParameterTable& table) {
 // Looks at each gradient once it is complete: the norm for clipping, and whether it is finite.
 class Program::SquaresOfGradients : public GradientListener {
  public:
-  SquaresOfGradients(Lane& lane, const ParameterStore& store, void* sums)
-      : lane_(lane), store_(store), sums_(static_cast<std::byte*>(sums)) {}
+  // `next` hears of each gradient afterwards; may be null.
+  SquaresOfGradients(Lane& lane, const ParameterStore& store, void* sums,
+                     GradientListener* next = nullptr)
+      : lane_(lane), store_(store), sums_(static_cast<std::byte*>(sums)), next_(next) {}
 
   void gradient_ready(int parameter) override {
     // Once a step, however many micro-batches it has.
@@ -35,12 +42,14 @@ class Program::SquaresOfGradients : public GradientListener {
     void* sum = sums_ + static_cast<std::size_t>(parameter) * sizeof(double);
     launch(lane_, SumOfSquaresArgs{store_.grad(parameter), {sum, DType::f64, {1}}});
     lane_.set_tag(tag);
+    if (next_ != nullptr) next_->gradient_ready(parameter);
   }
 
  private:
   Lane& lane_;
   const ParameterStore& store_;
   std::byte* sums_;
+  GradientListener* next_;
 };
 
 Program::Program(Device& device, const ParameterTable& table, const ProgramConfig& config,
@@ -80,6 +89,10 @@ void* Program::squares_address() const {
   return static_cast<std::byte*>(sums_memory_->address()) + kAlignment;
 }
 
+void* Program::own_squares_address() const {
+  return static_cast<std::byte*>(squares_address()) + squares_bytes(table_);
+}
+
 void Program::run_micro_batch(Lane& lane, const HostBatch& batch, const MicroBatchPlace& place,
                               bool train) {
   BELAY_CHECK(batch.rows >= 1 && batch.rows <= config_.micro_batch);
@@ -109,9 +122,10 @@ void Program::run_micro_batch(Lane& lane, const HostBatch& batch, const MicroBat
   SquaresOfGradients squares(lane, store_, squares_address());
   const bool exchanging = exchange_ != nullptr && (place.last || stable_ != nullptr);
   if (place.last && stable_ == nullptr) pass.listener = &squares;
+  SquaresOfGradients own(lane, store_, own_squares_address(), exchange_);
   if (exchanging) {
     exchange_->begin(lane, pass.listener);
-    pass.listener = exchange_;
+    pass.listener = &own;
   }
   model_->backward(pass, activations_);
   if (exchanging) exchange_->finish();
@@ -145,8 +159,16 @@ double Program::read_loss(Lane& lane) {
 }
 
 std::span<const double> Program::read_gradient_squares(Lane& lane) {
+  return read_squares(lane, squares_address());
+}
+
+std::span<const double> Program::read_own_squares(Lane& lane) {
+  return read_squares(lane, own_squares_address());
+}
+
+std::span<const double> Program::read_squares(Lane& lane, const void* address) {
   const auto count = static_cast<std::size_t>(table_.size());
-  lane.copy_out(host_sums_.data(), squares_address(), count * sizeof(double));
+  lane.copy_out(host_sums_.data(), address, count * sizeof(double));
   lane.wait();
   return {host_sums_.data(), count};
 }

@@ -89,6 +89,8 @@ class Program {
   // Waits; the sum of squares of each parameter's gradient, in table order, as of the last
   // micro-batch. The view stays valid.
   std::span<const double> read_gradient_squares(Lane& lane);
+  // With an exchange: the same of this rank's gradients before they were summed over the ranks.
+  std::span<const double> read_own_squares(Lane& lane);
   void update(Lane& lane, const UpdateSettings& settings);
   void clear_gradients(Lane& lane);
   // Gradients and moments to zero; waits.
@@ -103,6 +105,8 @@ class Program {
  private:
   class SquaresOfGradients;
   [[nodiscard]] void* squares_address() const;
+  [[nodiscard]] void* own_squares_address() const;
+  std::span<const double> read_squares(Lane& lane, const void* address);
   void add_round(Lane& lane, bool last);
   [[nodiscard]] PassInputs inputs(std::int64_t rows) const;
 

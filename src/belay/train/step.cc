@@ -61,6 +61,19 @@ void Stepper::sum_over_ranks(double& loss_sum, StepResult& result) {
   result.stop = facts[3] > 0;
 }
 
+// Every rank calls this in the same steps.
+int Stepper::find_bad_rank(bool own_loss_is_finite) {
+  if (communicator_ == nullptr) return 0;
+  if (program_.sums_stably()) return -1;  // what each rank had is gone, micro-batch by micro-batch
+  Lane& lane = program_.lane();
+  bool bad = !own_loss_is_finite || (skip_saturated_ && lane.counts().overflowing > 0);
+  for (const double square : program_.read_own_squares(lane)) bad = bad || !std::isfinite(square);
+  const int ranks = communicator_->size();
+  auto first = static_cast<double>(bad ? communicator_->rank() : ranks);
+  communicator_->all_reduce(&first, &first, 1, DType::f64, comm::ReduceOp::min);
+  return first < ranks ? static_cast<int>(first) : -1;
+}
+
 // The loss of a micro-batch of every rank, in the order of the ranks.
 void Stepper::add_stable_loss() {
   double loss = program_.read_loss(program_.lane());
@@ -100,6 +113,7 @@ StepResult Stepper::run_counted(std::int64_t step, std::int64_t updates,
     if (stable) add_stable_loss();
   }
   double loss_sum = stable ? stable_loss_.finish() : program_.read_loss(lane);
+  const bool own_loss_is_finite = std::isfinite(loss_sum);
   sum_over_ranks(loss_sum, result);
   if (result.counted == 0) {
     // Gradients are exact zeros, unless an activation was not finite; AdamW must not decay weights
@@ -125,6 +139,7 @@ StepResult Stepper::run_counted(std::int64_t step, std::int64_t updates,
   const bool saturated = skip_saturated_ && lane.counts().overflowing + result.ops.overflowing > 0;
   if (result.bad_parameter >= 0 || !loss_is_finite || saturated) {
     if (!loss_is_finite) result.bad_parameter = -1;
+    result.bad_rank = find_bad_rank(own_loss_is_finite);
     result.outcome = saturated ? StepOutcome::saturated : StepOutcome::non_finite;
     program_.clear_gradients(lane);
     lane.wait();

@@ -65,6 +65,9 @@ struct StepResult {
   // order, since backward walks the table from its end; -1 when the loss itself is not finite, as
   // the forward pass was first then.
   int bad_parameter = -1;
+  // With non_finite and saturated: the first rank where that was so; -1 when none can be told:
+  // only the sum over the ranks left the range, or sums are order-stable.
+  int bad_rank = 0;
   // Sum of squares of each parameter's gradient as accumulated, and what turns such a gradient into
   // that of the mean loss. Empty with no_labels; valid until the next step.
   std::span<const double> squares;
@@ -110,6 +113,7 @@ class Stepper {
   bool asked_to_stop_ = false;
 
   void sum_over_ranks(double& loss_sum, StepResult& result);
+  [[nodiscard]] int find_bad_rank(bool own_loss_is_finite);
   void add_stable_loss();
   StepResult run_counted(std::int64_t step, std::int64_t updates, const MicroBatchSource& source,
                          double multiplier);

@@ -54,6 +54,7 @@ class Trainer {
   void train_steps();
   void one_step(Stepper& stepper, const MicroBatchSource& source);
   void after_step();
+  void report_anomaly() const;
   void report_outcome(const StepResult& result);
   void run_evaluation();
   void save(bool last);
@@ -246,10 +247,19 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   hub_.step(metrics);
   step_times_.add(metrics.step_ms);
   if (result.counted > 0) summary_.loss = result.loss;
-  if (watch_ != nullptr && watch_->found()) log::warn("anomaly: {}", watch_->description());
+  if (watch_ != nullptr && watch_->found()) report_anomaly();
   report_outcome(result);
   if (const auto rate = growth_->add(step, metrics.rss_bytes)) {
     log::warn("step {}: resident memory grows by {:.1f} MiB per 1000 steps", step, *rate);
+  }
+}
+
+// Every rank sees its own operators; those that are silent otherwise speak up.
+void Trainer::report_anomaly() const {
+  if (ranks_.first()) {
+    log::warn("anomaly: {}", watch_->description());
+  } else {
+    log::error("rank {}: anomaly: {}", ranks_.rank(), watch_->description());
   }
 }
 
