@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <optional>
+#include <random>
 #include <vector>
 
 #include "belay/base/error.h"
@@ -165,11 +167,16 @@ class Bench {
     std::vector<std::vector<double>> own(contestants.size());
     std::vector<double> mpi;
     const int calls = wanted_calls(contestants.front());
-    // Each in turn is first, so that none always finds the caches as another leaves them.
-    const std::size_t turns = contestants.size() + (beside_mpi ? 1 : 0);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(calls); ++i) {
-      for (std::size_t turn = 0; turn < turns; ++turn) {
-        const std::size_t each = (turn + i) % turns;
+    // In an order that changes, the same on all ranks: what comes before leaves the caches as it
+    // does.
+    std::vector<std::size_t> order(contestants.size() + (beside_mpi ? 1 : 0));
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::minstd_rand random(1);
+    for (int i = 0; i < calls; ++i) {
+      for (std::size_t left = order.size(); left > 1; --left) {
+        std::swap(order[left - 1], order[random() % left]);
+      }
+      for (const std::size_t each : order) {
         const bool is_mpi = each == contestants.size();
         if (!is_mpi) choice_ = contestants[each];
         world_.mpi_barrier();
