@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <random>
 #include <utility>
 
 #include "belay/comm/patterns/emit.h"
@@ -136,6 +137,91 @@ class Calibration {
   float* output_ = nullptr;
 };
 
+// Times candidates of a collective, in an order that changes.
+class CandidateTimes {
+ public:
+  CandidateTimes(Communicator& comm, std::size_t most_bytes)
+      : comm_(comm), most_bytes_(most_bytes) {
+    input_ = comm.allocate(most_bytes);
+    output_ = comm.allocate(most_bytes);
+    std::memset(input_, 0, most_bytes);
+    std::memset(output_, 0, most_bytes);
+  }
+  ~CandidateTimes() {
+    comm_.deallocate(output_);
+    comm_.deallocate(input_);
+  }
+  CandidateTimes(const CandidateTimes&) = delete;
+  CandidateTimes& operator=(const CandidateTimes&) = delete;
+
+  std::vector<MeasuredSize> measure(const ChoiceTable& table, Collective collective) {
+    std::vector<MeasuredSize> measured;
+    for (std::size_t bytes = 1024; bytes <= most_bytes_; bytes *= 4) {
+      measured.push_back(measure_size(table, collective, bytes));
+    }
+    comm_.set_chooser(choose_by_size);
+    return measured;
+  }
+
+ private:
+  static constexpr std::size_t kRepetitions = 9;
+  // Predicted to take longer than this many times the best: not worth a try.
+  static constexpr double kHopeless = 4;
+
+  MeasuredSize measure_size(const ChoiceTable& table, Collective collective, std::size_t bytes) {
+    const auto candidates = table.candidates(collective);
+    const auto predicted = table.predictions(collective, bytes);
+    const double best = *std::min_element(predicted.begin(), predicted.end());
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      if (predicted[i] <= kHopeless * best) order.push_back(i);
+    }
+    std::vector<double> times(candidates.size() * kRepetitions);
+    std::minstd_rand random(1);
+    for (std::size_t turn = 0; turn <= kRepetitions; ++turn) {
+      for (std::size_t left = order.size(); left > 1; --left) {
+        std::swap(order[left - 1], order[random() % left]);
+      }
+      for (const std::size_t each : order) {
+        const double seconds = time(collective, candidates[each], bytes);
+        // The first turn warms up.
+        if (turn > 0) times[each * kRepetitions + turn - 1] = seconds;
+      }
+    }
+    comm_.all_reduce(times.data(), times.data(), static_cast<std::int64_t>(times.size()),
+                     DType::f64, ReduceOp::max);
+    MeasuredSize result{bytes, std::vector<double>(candidates.size())};
+    for (const std::size_t each : order) {
+      const auto begin = times.begin() + static_cast<std::ptrdiff_t>(each * kRepetitions);
+      std::sort(begin, begin + kRepetitions);
+      result.seconds[each] = *(begin + kRepetitions / 3);
+    }
+    return result;
+  }
+
+  double time(Collective collective, const Choice& choice, std::size_t bytes) {
+    comm_.set_chooser([&](Collective called, int ranks, std::size_t size) {
+      return called == collective ? choice : choose_by_size(called, ranks, size);
+    });
+    const auto count = static_cast<std::int64_t>(bytes / sizeof(float));
+    comm_.barrier();
+    const auto begin = std::chrono::steady_clock::now();
+    if (collective == Collective::reduce_scatter) {
+      comm_.reduce_scatter(input_, output_, count, DType::f32, ReduceOp::sum);
+    } else if (collective == Collective::all_gather) {
+      comm_.all_gather(input_, output_, count, DType::f32);
+    } else {
+      comm_.all_reduce(input_, output_, count, DType::f32, ReduceOp::sum);
+    }
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  Communicator& comm_;
+  std::size_t most_bytes_;
+  void* input_ = nullptr;
+  void* output_ = nullptr;
+};
+
 // The next rank of the same domain, in a ring.
 std::vector<int> neighbours_within(const std::vector<std::vector<int>>& domains, int ranks) {
   std::vector<int> to(static_cast<std::size_t>(ranks), -1);
@@ -204,7 +290,15 @@ std::shared_ptr<const ChoiceTable> choose_by_model(Communicator& comm,
                                                    const std::vector<ForcedChoice>& forced,
                                                    const CalibrationOptions& options) {
   const MachineModel model = calibrate(comm, domain_of, options);
-  auto table = std::make_shared<const ChoiceTable>(model, comm.size(), comm.post_bytes());
+  auto table = std::make_shared<ChoiceTable>(model, comm.size(), comm.post_bytes());
+  if (comm.size() > 1 && options.measure_candidates) {
+    CandidateTimes times(comm, options.most_bytes);
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
+      table->correct(collective, times.measure(*table, collective));
+    }
+  }
+  comm.forget_schedules();
   comm.set_chooser(with_forced(forced, [table](Collective collective, int, std::size_t bytes) {
     return table->choose(collective, bytes);
   }));

@@ -8,6 +8,8 @@ namespace belay::comm {
 
 struct CalibrationOptions {
   std::size_t most_bytes = std::size_t{16} << 20;  // largest message
+  // Whether the candidates that the model finds near the best are timed as well.
+  bool measure_candidates = true;
 };
 
 // Times rounds in which every rank receives from its neighbour at once: within domains, and across
@@ -16,7 +18,8 @@ struct CalibrationOptions {
 MachineModel calibrate(Communicator& comm, const std::vector<int>& domain_of,
                        const CalibrationOptions& options = {});
 
-// Calibrates, and chooses by the model from then on. The table is for printing.
+// Calibrates, times the candidates of all_reduce, reduce_scatter and all_gather at a few sizes to
+// correct the model where it is wrong, and chooses by it from then on. The table is for printing.
 std::shared_ptr<const ChoiceTable> choose_by_model(Communicator& comm,
                                                    const std::vector<int>& domain_of,
                                                    const std::vector<ForcedChoice>& forced = {},

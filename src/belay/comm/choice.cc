@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -177,14 +178,14 @@ ChoiceTable::ChoiceTable(const MachineModel& model, int ranks, std::size_t post_
   const bool domains = members_of_domains(model.domain_of).size() > 1;
   Layout layout;
   layout.domain_of = model.domain_of;
-  for (std::size_t c = 0; c < entries_.size(); ++c) {
+  for (std::size_t c = 0; c < parts_.size(); ++c) {
     const auto collective = static_cast<Collective>(c);
-    const std::vector<Choice> candidates = candidates_of(collective, ranks, domains);
+    Part& part = parts_[c];
+    part.candidates = candidates_of(collective, ranks, domains);
     for (std::size_t bytes = kLeast; bytes <= kMost; bytes *= 2) {
-      ChoiceEntry best{bytes, candidates.front(), 0};
       const MachineModel sized = for_vectors_of(model, static_cast<double>(bytes));
-      for (std::size_t i = 0; i < candidates.size() && ranks > 1; ++i) {
-        const Choice& choice = candidates[i];
+      std::vector<double> seconds;
+      for (const Choice& choice : part.candidates) {
         ScheduleKey key{.collective = collective, .algorithm = choice.algorithm};
         key.ranks = ranks;
         // All to all moves whole blocks.
@@ -193,34 +194,76 @@ ChoiceTable::ChoiceTable(const MachineModel& model, int ranks, std::size_t post_
         key.post_elements = static_cast<std::int64_t>(post_bytes) / kElement;
         key.inner = choice.inner;
         key.outer = choice.outer;
-        const double seconds =
-            simulate(make_schedule(key, layout), sized, kElement, kElement).seconds;
-        if (i == 0 || seconds < best.predicted_s) best = {bytes, choice, seconds};
+        seconds.push_back(
+            ranks == 1 ? 0
+                       : simulate(make_schedule(key, layout), sized, kElement, kElement).seconds);
       }
-      entries_[c].push_back(best);
+      const auto best = std::min_element(seconds.begin(), seconds.end());
+      const auto index = static_cast<std::size_t>(best - seconds.begin());
+      part.entries.push_back({bytes, part.candidates[index], *best});
+      part.predictions.push_back(std::move(seconds));
       // Size means nothing to a barrier.
       if (collective == Collective::barrier) break;
     }
   }
 }
 
-const Choice& ChoiceTable::choose(Collective collective, std::size_t bytes) const {
-  const std::vector<ChoiceEntry>& entries = entries_[static_cast<std::size_t>(collective)];
+void ChoiceTable::correct(Collective collective, std::span<const MeasuredSize> measured) {
+  Part& part = parts_[static_cast<std::size_t>(collective)];
+  if (measured.empty()) return;
+  const auto ratio = [&](const MeasuredSize& size, std::size_t candidate) {
+    const double predicted = predictions(collective, size.bytes)[candidate];
+    return predicted > 0 ? size.seconds[candidate] / predicted : 0;
+  };
+  for (std::size_t s = 0; s < part.entries.size(); ++s) {
+    ChoiceEntry& entry = part.entries[s];
+    double least = 0;
+    for (std::size_t candidate = 0; candidate < part.candidates.size(); ++candidate) {
+      // The measured sizes on both sides; one of them, or none, at the ends.
+      double below = 0;
+      double above = 0;
+      for (const MeasuredSize& size : measured) {
+        const double here = ratio(size, candidate);
+        if (here <= 0) continue;
+        if (size.bytes <= entry.bytes) below = here;
+        if (size.bytes >= entry.bytes && above == 0) above = here;
+      }
+      if (below == 0 && above == 0) continue;
+      const double factor = below == 0 ? above : above == 0 ? below : std::sqrt(below * above);
+      const double seconds = part.predictions[s][candidate] * factor;
+      if (least > 0 && seconds >= least) continue;
+      least = seconds;
+      entry.choice = part.candidates[candidate];
+      entry.predicted_s = seconds;
+    }
+  }
+}
+
+std::size_t ChoiceTable::index_of(Collective collective, std::size_t bytes) const {
   // Sizes are split half-way (as a factor) between two entries.
   const std::size_t scaled = bytes > kMost ? kMost : bytes * 1000 / 1414;
   const auto exponent = static_cast<int>(std::bit_width(std::max<std::size_t>(scaled, 1) - 1));
   const auto least = static_cast<int>(std::bit_width(kLeast)) - 1;
   const auto index = static_cast<std::size_t>(std::max(exponent - least, 0));
-  return entries[std::min(index, entries.size() - 1)].choice;
+  return std::min(index, of(collective).entries.size() - 1);
+}
+
+const ChoiceEntry& ChoiceTable::entry(Collective collective, std::size_t bytes) const {
+  return of(collective).entries[index_of(collective, bytes)];
+}
+
+std::span<const double> ChoiceTable::predictions(Collective collective, std::size_t bytes) const {
+  return of(collective).predictions[index_of(collective, bytes)];
 }
 
 std::string ChoiceTable::to_text() const {
   std::string text =
       fmt::format("{:<15} {:>12}  {:<32} {:>12}\n", "collective", "up to bytes", "algorithm", "us");
-  for (std::size_t c = 0; c < entries_.size(); ++c) {
-    for (const ChoiceEntry& entry : entries_[c]) {
+  for (int c = 0; c < kCollectives; ++c) {
+    const auto collective = static_cast<Collective>(c);
+    for (const ChoiceEntry& entry : entries(collective)) {
       fmt::format_to(std::back_inserter(text), "{:<15} {:>12}  {:<32} {:>12.2f}\n",
-                     name_of(static_cast<Collective>(c)), entry.bytes, to_string(entry.choice),
+                     name_of(collective), entry.bytes, to_string(entry.choice),
                      entry.predicted_s * 1e6);
     }
   }

@@ -46,22 +46,50 @@ struct ChoiceEntry {
   double predicted_s = 0;
 };
 
-// For every collective and power of two of bytes the choice with the least simulated time.
+// Measured seconds of candidates at one size, 0 where one was not measured.
+struct MeasuredSize {
+  std::size_t bytes = 0;
+  std::vector<double> seconds;  // of each of candidates_of()
+};
+
+// For every collective and power of two of bytes the choice with the least predicted time.
 class ChoiceTable {
  public:
-  // post_bytes: of the transport. Of equal times the first candidate wins, in the order of
-  // candidates_of().
+  // Predicts by simulation. post_bytes: of the transport. Of equal times the first candidate wins,
+  // in the order of candidates_of().
   ChoiceTable(const MachineModel& model, int ranks, std::size_t post_bytes);
 
-  [[nodiscard]] const Choice& choose(Collective collective, std::size_t bytes) const;
-  [[nodiscard]] std::span<const ChoiceEntry> entries(Collective collective) const {
-    return entries_[static_cast<std::size_t>(collective)];
+  // Corrects predictions by what candidates took at some sizes (in growing order): by their ratio,
+  // between sizes by the ratios of both neighbours. Candidates that were measured nowhere are out.
+  void correct(Collective collective, std::span<const MeasuredSize> measured);
+
+  [[nodiscard]] const Choice& choose(Collective collective, std::size_t bytes) const {
+    return entry(collective, bytes).choice;
   }
+  [[nodiscard]] const ChoiceEntry& entry(Collective collective, std::size_t bytes) const;
+  [[nodiscard]] std::span<const ChoiceEntry> entries(Collective collective) const {
+    return of(collective).entries;
+  }
+  [[nodiscard]] std::span<const Choice> candidates(Collective collective) const {
+    return of(collective).candidates;
+  }
+  // Of each candidate, as simulated.
+  [[nodiscard]] std::span<const double> predictions(Collective collective, std::size_t bytes) const;
   // Lines of collective, size, choice and predicted time.
   [[nodiscard]] std::string to_text() const;
 
  private:
-  std::array<std::vector<ChoiceEntry>, kCollectives> entries_;
+  struct Part {
+    std::vector<Choice> candidates;
+    std::vector<std::vector<double>> predictions;  // by size, by candidate
+    std::vector<ChoiceEntry> entries;              // by size
+  };
+  [[nodiscard]] const Part& of(Collective collective) const {
+    return parts_[static_cast<std::size_t>(collective)];
+  }
+  [[nodiscard]] std::size_t index_of(Collective collective, std::size_t bytes) const;
+
+  std::array<Part, kCollectives> parts_;
 };
 
 // What may be chosen; hierarchies only if there are domains.

@@ -58,6 +58,26 @@ TEST(Choice, EntriesAreFoundBySize) {
   EXPECT_EQ(table.choose(Collective::all_reduce, ~std::size_t{0}), entries.back().choice);
 }
 
+TEST(Choice, MeasurementsCorrectPredictions) {
+  ChoiceTable table(network(1e-5, 1e-10), 8, 65536);
+  const auto candidates = table.candidates(Collective::all_reduce);
+  // Where it was measured, the last candidate is the fastest by far, another was hopeless.
+  MeasuredSize small{4096, std::vector<double>(candidates.size(), 1e-3)};
+  small.seconds.back() = 1e-6;
+  small.seconds[0] = 0;
+  MeasuredSize large{1 << 20, std::vector<double>(candidates.size(), 1e-2)};
+  large.seconds[1] = 1e-5;
+  const std::vector<MeasuredSize> measured{small, large};
+  const Choice last = candidates.back();
+  const Choice second = candidates[1];
+  table.correct(Collective::all_reduce, measured);
+  EXPECT_EQ(table.choose(Collective::all_reduce, 4096), last);
+  EXPECT_NEAR(table.entry(Collective::all_reduce, 4096).predicted_s, 1e-6, 1e-9);
+  EXPECT_EQ(table.choose(Collective::all_reduce, 1024), last);
+  EXPECT_EQ(table.choose(Collective::all_reduce, 1 << 20), second);
+  EXPECT_EQ(table.choose(Collective::all_reduce, 1 << 24), second);
+}
+
 TEST(Choice, ForcedForARangeOfSizes) {
   const Chooser chooser = with_forced(
       {parse_forced("all_reduce:1000-2000=recursive_doubling"),

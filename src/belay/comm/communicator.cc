@@ -58,6 +58,10 @@ void Communicator::set_chooser(Chooser chooser) {
   options_.chooser = std::move(chooser);
 }
 
+void Communicator::forget_schedules() {
+  prepared_.clear();
+}
+
 void Communicator::all_reduce(const void* input, void* output, std::int64_t count, DType dtype,
                               ReduceOp op) {
   Call call{.input = input, .output = output, .input_count = count, .output_count = count};

@@ -74,6 +74,8 @@ class Communicator {
 
   // The calls that follow take another chooser; collective.
   void set_chooser(Chooser chooser);
+  // Prepared schedules, kept for calls to come, go.
+  void forget_schedules();
   // The choice for the next call of this kind.
   [[nodiscard]] Choice choice_of(Collective collective, std::size_t bytes) const {
     return options_.chooser(collective, size(), bytes);
