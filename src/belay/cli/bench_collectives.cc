@@ -11,6 +11,7 @@
 #include "belay/cli/bench.h"
 #include "belay/cli/options.h"
 #include "belay/comm/collectives_bench.h"
+#include "belay/comm/simulated_cluster.h"
 
 namespace belay {
 namespace {
@@ -20,6 +21,7 @@ struct Options {
   std::string collective = "all_reduce";
   std::string algorithm = "auto";
   std::string dtype = "f32";
+  int simulate = 0;
   bool table = false;
   bool json = false;
 };
@@ -61,6 +63,48 @@ void print_row(const comm::CollectiveTiming& row) {
   std::fflush(stdout);
 }
 
+void simulate(const Options& options) {
+  const comm::SimulatedCluster cluster = comm::simulate_cluster(options.simulate);
+  if (options.json) {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const comm::SimulatedSize& size : cluster.sizes) {
+      rows.push_back({{"tensor", size.name},
+                      {"bytes", size.bytes},
+                      {"count", size.count},
+                      {"choice", to_string(size.choice)},
+                      {"ring_s", size.ring_s},
+                      {"doubling_tree_ring_s", size.doubling_tree_ring_s},
+                      {"ring_tree_hierarchical_s", size.ring_tree_hierarchical_s},
+                      {"adaptive_s", size.adaptive_s}});
+    }
+    fmt::print("{}\n",
+               nlohmann::json{{"devices", cluster.devices},
+                              {"rows", rows},
+                              {"ring_s", cluster.ring_s},
+                              {"doubling_tree_ring_s", cluster.doubling_tree_ring_s},
+                              {"ring_tree_hierarchical_s", cluster.ring_tree_hierarchical_s},
+                              {"adaptive_s", cluster.adaptive_s}}
+                   .dump(1));
+    return;
+  }
+  fmt::print("{} devices in virtual time, ms\n", cluster.devices);
+  fmt::print("{:<26} {:>11} {:>6} {:>10} {:>10} {:>10} {:>10}  {}\n", "gradient of", "bytes",
+             "count", "ring", "table 1", "table 2", "adaptive", "choice");
+  const auto line = [](std::string_view name, std::size_t bytes, std::int64_t count, double ring,
+                       double first, double second, double adaptive, const std::string& choice) {
+    fmt::print("{:<26} {:>11} {:>6} {:>10.3f} {:>10.3f} {:>10.3f} {:>10.3f}  {}\n", name, bytes,
+               count, ring * 1e3, first * 1e3, second * 1e3, adaptive * 1e3, choice);
+  };
+  for (const comm::SimulatedSize& size : cluster.sizes) {
+    line(size.name, size.bytes, size.count, size.ring_s, size.doubling_tree_ring_s,
+         size.ring_tree_hierarchical_s, size.adaptive_s, to_string(size.choice));
+  }
+  line("mean", 0, 0, cluster.ring_s, cluster.doubling_tree_ring_s, cluster.ring_tree_hierarchical_s,
+       cluster.adaptive_s,
+       fmt::format("{:.1f} times below the ring", cluster.ring_s / cluster.adaptive_s));
+  fmt::print("table 1: doubling-tree-ring; table 2: ring-tree-hierarchical\n");
+}
+
 }  // namespace
 
 void add_bench_collectives(CLI::App& bench) {
@@ -94,6 +138,10 @@ void add_bench_collectives(CLI::App& bench) {
                       "A choice for a range of sizes: 'all_reduce:0-65536=recursive_doubling'");
   command->add_flag("--regret", options->bench.regret,
                     "Time every other candidate too: how much slower the choice is than the best");
+  command
+      ->add_option("--simulate", options->simulate,
+                   "Instead: all-reduce on so many Ascend 910B devices in virtual time")
+      ->check(above_zero());
   command->add_flag("--table", options->table, "Print the table of choices");
   command->add_flag("--order-stable", options->bench.order_stable,
                     "The same bits for every algorithm");
@@ -107,6 +155,7 @@ void add_bench_collectives(CLI::App& bench) {
       "  mpirun -n 2 belay bench collectives\n"
       "  mpirun -n 4 belay bench collectives --collective all --max-bytes 1048576 --json");
   command->callback([options] {
+    if (options->simulate > 0) return simulate(*options);
     comm::CollectivesBench& bench_options = options->bench;
     bench_options.collective = options->collective;
     bench_options.algorithm = options->algorithm;

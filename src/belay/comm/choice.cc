@@ -18,7 +18,8 @@ constexpr std::size_t kKiB = std::size_t{1} << 10;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kLeast = 256;
 constexpr std::size_t kMost = std::size_t{1} << 30;
-// Beyond this many ranks, patterns in which everybody talks to everybody are not considered.
+// Beyond this many ranks, what costs messages without saving bytes is not considered: patterns in
+// which everybody talks to everybody, and rings in pieces.
 constexpr int kMostForDirect = 128;
 
 [[noreturn]] void refuse_forced(std::string_view text, std::string_view why) {
@@ -119,7 +120,11 @@ std::vector<Choice> candidates_of(Collective collective, int ranks, bool domains
           candidates.push_back({.algorithm = algorithm});
         }
         break;
+      case Algorithm::double_ring:
+        if (direct) candidates.push_back({.algorithm = algorithm});
+        break;
       case Algorithm::segmented_ring:
+        if (!direct) break;
         for (const int segments : {2, 4, 8}) {
           candidates.push_back({.algorithm = algorithm, .segments = segments});
         }

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "belay/comm/algorithm.h"
+#include "belay/comm/simulated_cluster.h"
 
 namespace belay::comm {
 namespace {
@@ -132,6 +133,16 @@ TEST(Simulator, EveryScheduleEnds) {
         }
       }
     }
+  }
+}
+
+// With 256 devices, to be quick; the benchmark does 2048.
+TEST(Simulator, TheAdaptiveChoiceIsFarBelowAFlatRing) {
+  const SimulatedCluster cluster = simulate_cluster(256);
+  EXPECT_GE(cluster.ring_s / cluster.adaptive_s, 2.7);
+  for (const SimulatedSize& size : cluster.sizes) {
+    EXPECT_LE(size.adaptive_s, size.ring_s) << size.name;
+    EXPECT_LE(size.adaptive_s, size.doubling_tree_ring_s) << size.name;
   }
 }
 
