@@ -54,10 +54,11 @@ void print_row(const comm::CollectiveTiming& row) {
   const auto or_dash = [](double value, double scale) {
     return value > 0 ? fmt::format("{:.2f}", value * scale) : std::string("-");
   };
-  fmt::print("{:>14} {:>11} {:>5} {:>22} {:>10.2f} {:>10.2f} {:>7.2f} {:>7.2f} {:>6} {:>10} {:>7}",
-             name_of(row.collective), row.bytes, belay::name_of(row.dtype), row.algorithm, row.us,
-             row.p99_us, row.algbw_gbps, row.busbw_gbps, row.correct ? "yes" : "NO",
-             or_dash(row.mpi_us, 1), or_dash(row.mpi_us / row.us, 1));
+  fmt::print(
+      "{:>14} {:>11} {:>5} {:>22} {:>10.2f} {:>10.2f} {:>7.2f} {:>7.2f} {:>6} {:>10} {:>7} {:>10}",
+      name_of(row.collective), row.bytes, belay::name_of(row.dtype), row.algorithm, row.us,
+      row.p99_us, row.algbw_gbps, row.busbw_gbps, row.correct ? "yes" : "NO",
+      or_dash(row.mpi_us, 1), or_dash(row.mpi_us / row.us, 1), or_dash(row.gloo_us, 1));
   if (!row.best.empty()) fmt::print("  best {}, regret {:.1f}%", row.best, 100 * row.regret);
   fmt::print("\n");
   std::fflush(stdout);
@@ -145,6 +146,7 @@ void add_bench_collectives(CLI::App& bench) {
   command->add_flag("--table", options->table, "Print the table of choices");
   command->add_flag("--order-stable", options->bench.order_stable,
                     "The same bits for every algorithm");
+  command->add_flag("!--no-gloo", options->bench.gloo, "Leave gloo out, which is slow");
   command->add_flag("--messages", options->bench.messages,
                     "MPI messages instead of shared memory, as between hosts");
   command->add_flag("--private", options->bench.private_memory,
@@ -165,9 +167,10 @@ void add_bench_collectives(CLI::App& bench) {
         comm::bench_collectives(bench_options, [&](const comm::CollectiveTiming& row) {
           if (options->json) return;
           if (heading) {
-            fmt::print("{:>14} {:>11} {:>5} {:>22} {:>10} {:>10} {:>7} {:>7} {:>6} {:>10} {:>7}\n",
-                       "collective", "bytes", "dtype", "algorithm", "p50 us", "p99 us", "algbw",
-                       "busbw", "right", "MPI us", "ratio");
+            fmt::print(
+                "{:>14} {:>11} {:>5} {:>22} {:>10} {:>10} {:>7} {:>7} {:>6} {:>10} {:>7} {:>10}\n",
+                "collective", "bytes", "dtype", "algorithm", "p50 us", "p99 us", "algbw", "busbw",
+                "right", "MPI us", "ratio", "gloo us");
             heading = false;
           }
           print_row(row);

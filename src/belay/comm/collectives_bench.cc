@@ -14,6 +14,8 @@
 #include "belay/base/error.h"
 #include "belay/comm/calibrate.h"
 #include "belay/comm/communicator.h"
+#include "belay/comm/element_values.h"
+#include "belay/comm/gloo_group.h"
 #include "belay/comm/world.h"
 
 namespace belay::comm {
@@ -89,44 +91,10 @@ int small_value(int rank, std::int64_t i) {
   return static_cast<int>((rank + i) % 4);
 }
 
-double read(const void* data, DType dtype, std::int64_t i) {
-  switch (dtype) {
-    case DType::f64:
-      return static_cast<const double*>(data)[i];
-    case DType::i32:
-      return static_cast<const std::int32_t*>(data)[i];
-    case DType::bf16:
-      return static_cast<double>(to_float(static_cast<const Bf16*>(data)[i]));
-    case DType::f16:
-      return static_cast<double>(to_float(static_cast<const F16*>(data)[i]));
-    default:
-      return static_cast<double>(static_cast<const float*>(data)[i]);
-  }
-}
-
-void write(void* data, DType dtype, std::int64_t i, int value) {
-  switch (dtype) {
-    case DType::f64:
-      static_cast<double*>(data)[i] = value;
-      return;
-    case DType::i32:
-      static_cast<std::int32_t*>(data)[i] = value;
-      return;
-    case DType::bf16:
-      static_cast<Bf16*>(data)[i] = to_bf16(static_cast<float>(value));
-      return;
-    case DType::f16:
-      static_cast<F16*>(data)[i] = to_f16(static_cast<float>(value));
-      return;
-    default:
-      static_cast<float*>(data)[i] = static_cast<float>(value);
-  }
-}
-
 class Bench {
  public:
-  Bench(World& world, Communicator& comm, const CollectivesBench& options, DType dtype)
-      : world_(world), comm_(comm), options_(options), dtype_(dtype) {
+  Bench(World& world, Communicator& comm, Gloo& gloo, const CollectivesBench& options, DType dtype)
+      : world_(world), comm_(comm), gloo_(gloo), options_(options), dtype_(dtype) {
     // The bench's own calls, in between, take what suits them.
     comm.set_chooser([this](Collective collective, int ranks, std::size_t size) {
       return collective == collective_ && calling_ ? choice_
@@ -166,10 +134,13 @@ class Bench {
     for (const Choice& choice : contestants) row.correct = check(choice) && row.correct;
     std::vector<std::vector<double>> own(contestants.size());
     std::vector<double> mpi;
+    std::vector<double> gloo;
     const int calls = wanted_calls(contestants.front());
     // In an order that changes, the same on all ranks: what comes before leaves the caches as it
     // does.
-    std::vector<std::size_t> order(contestants.size() + (beside_mpi ? 1 : 0));
+    const bool beside_gloo = beside_mpi && gloo_.there();
+    std::vector<std::size_t> order(contestants.size() + (beside_mpi ? 1 : 0) +
+                                   (beside_gloo ? 1 : 0));
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::minstd_rand random(1);
     for (int i = 0; i < calls; ++i) {
@@ -178,18 +149,22 @@ class Bench {
       }
       for (const std::size_t each : order) {
         const bool is_mpi = each == contestants.size();
-        if (!is_mpi) choice_ = contestants[each];
+        const bool is_gloo = each > contestants.size();
+        if (!is_mpi && !is_gloo) choice_ = contestants[each];
         world_.mpi_barrier();
         const Clock::time_point begin = Clock::now();
         if (is_mpi) {
           world_.mpi_all_reduce(input_, output_, count_);
+        } else if (is_gloo) {
+          gloo_.all_reduce(input_, output_, count_);
         } else {
           call();
         }
-        (is_mpi ? mpi : own[each]).push_back(elapsed_us(begin));
+        (is_mpi ? mpi : is_gloo ? gloo : own[each]).push_back(elapsed_us(begin));
       }
     }
     slowest(mpi);
+    slowest(gloo);
     for (std::vector<double>& times : own) slowest(times);
     double sum = 0;
     for (const double us : own[0]) sum += us;
@@ -198,6 +173,7 @@ class Bench {
     row.us = quantile(own[0], 0.5);
     row.p99_us = quantile(own[0], 0.99);
     row.mpi_us = mpi.empty() ? 0 : quantile(mpi, 0.5);
+    row.gloo_us = gloo.empty() ? 0 : quantile(gloo, 0.5);
     row.algbw_gbps = static_cast<double>(row.bytes) / row.us * 1e-3;
     row.busbw_gbps = row.algbw_gbps * bus_factor(collective, comm_.size());
     if (contestants.size() > 1) add_regret(row, contestants, own);
@@ -246,13 +222,12 @@ class Bench {
     const int ranks = comm_.size();
     const Blocks blocks = Blocks::even(0, count_, ranks);
     const std::int64_t begin = collective_ == Collective::all_gather ? blocks.begin(rank) : 0;
-    for (std::int64_t i = 0; i < count_; ++i)
-      write(input_, dtype_, i, small_value(rank, begin + i));
-    for (std::int64_t i = 0; i < count_; ++i) write(output_, dtype_, i, -1);
+    for (std::int64_t i = 0; i < count_; ++i) set(input_, dtype_, i, small_value(rank, begin + i));
+    for (std::int64_t i = 0; i < count_; ++i) set(output_, dtype_, i, -1);
     call();
     std::int64_t wrong = 0;
     const auto expect = [&](std::int64_t i, int value) {
-      if (read(output_, dtype_, i) != value) ++wrong;
+      if (get(output_, dtype_, i) != value) ++wrong;
     };
     const auto sum = [&](std::int64_t i) {
       int total = 0;
@@ -330,6 +305,7 @@ class Bench {
 
   World& world_;
   Communicator& comm_;
+  Gloo& gloo_;
   const CollectivesBench& options_;
   DType dtype_;
   std::vector<std::byte> own_;
@@ -399,7 +375,8 @@ CollectivesReport bench_collectives(const CollectivesBench& options,
   report.ranks = comm.size();
   const Chooser chooser = wanted_chooser(comm, options, world->host_of(), report.table);
   const bool domains = members_of_domains(world->host_of()).size() > 1;
-  Bench bench(*world, comm, options, dtype);
+  Gloo gloo(comm, !options.messages && !domains && options.gloo);
+  Bench bench(*world, comm, gloo, options, dtype);
   for (const Collective collective : collectives) {
     const bool beside_mpi =
         collective == Collective::all_reduce && dtype == DType::f32 && world->size() > 1;

@@ -25,6 +25,7 @@ struct CollectivesBench {
   bool order_stable = false;
   bool messages = false;
   bool private_memory = false;
+  bool gloo = true;  // beside gloo too, where it was built in and all ranks are on one host
 };
 
 // One size. bytes: of the whole vector. Bandwidths in 1e9 bytes per second: algbw is bytes over the

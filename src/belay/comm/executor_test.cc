@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "belay/comm/test_values.h"
+#include "belay/comm/element_values.h"
 #include "belay/comm/thread_ranks.h"
 
 namespace belay::comm {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "belay/comm/test_values.h"
+#include "belay/comm/element_values.h"
 
 namespace belay::comm {
 namespace {

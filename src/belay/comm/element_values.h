@@ -1,5 +1,5 @@
 #pragma once
-// For tests: elements of any type as doubles.
+// Elements of any type as doubles, for tests and benchmarks.
 
 #include <cstdint>
 
