@@ -23,7 +23,9 @@ GlooBaseline::GlooBaseline(int rank, int size, const std::string& directory)
     gloo::transport::tcp::attr attributes;
     attributes.hostname = "localhost";
     gloo::rendezvous::FileStore store(directory);
-    state_->context->connectFullMesh(store, gloo::transport::tcp::CreateDevice(attributes));
+    std::shared_ptr<gloo::transport::Device> device =
+        gloo::transport::tcp::CreateDevice(attributes);
+    state_->context->connectFullMesh(store, device);
   } catch (const std::exception& error) {
     fail(ExitCode::communication, "gloo cannot connect the ranks: {}", error.what());
   }
