@@ -200,7 +200,7 @@ class CandidateTimes {
   }
 
   double time(Collective collective, const Choice& choice, std::size_t bytes) {
-    comm_.set_chooser([&](Collective called, int ranks, std::size_t size) {
+    comm_.set_chooser([collective, choice](Collective called, int ranks, std::size_t size) {
       return called == collective ? choice : choose_by_size(called, ranks, size);
     });
     const auto count = static_cast<std::int64_t>(bytes / sizeof(float));

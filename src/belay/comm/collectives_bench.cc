@@ -111,6 +111,7 @@ class Bench {
     }
   }
   ~Bench() {
+    comm_.set_chooser(choose_by_size);
     if (!own_.empty()) return;
     comm_.deallocate(output_);
     comm_.deallocate(input_);
