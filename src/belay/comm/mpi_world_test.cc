@@ -34,7 +34,7 @@ void all_algorithms(Communicator& comm) {
   auto* const shared = static_cast<float*>(comm.allocate(2 * kMost * sizeof(float)));
   std::vector<float> ordinary(2 * kMost);
   for (const Algorithm algorithm : algorithms_of(Collective::all_reduce)) {
-    comm.set_chooser([&](Collective collective, int ranks, std::size_t bytes) {
+    comm.set_chooser([algorithm](Collective collective, int ranks, std::size_t bytes) {
       if (collective != Collective::all_reduce) return choose_by_size(collective, ranks, bytes);
       return Choice{algorithm, 3};
     });
