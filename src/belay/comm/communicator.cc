@@ -232,9 +232,12 @@ void Communicator::run_prepared(Prepared& prepared, Call call) {
     std::memcpy(room, call.input, input_bytes);
     buffers.input = room;
   }
-  buffers.work = prepared.work_in_output ? buffers.output
-                                         : static_cast<void*>(room + plan.input + plan.output);
-  buffers.spare = room + plan.input + plan.output + plan.work;
+  if (prepared.work_in_output) {
+    buffers.work = buffers.output;
+  } else if (plan.work > 0) {
+    buffers.work = room + plan.input + plan.output;
+  }
+  if (plan.spare > 0) buffers.spare = room + plan.input + plan.output + plan.work;
   executor_.run(prepared.program, call.signature, buffers);
   if (buffers.output != call.output && output_bytes > 0) {
     std::memcpy(call.output, buffers.output, output_bytes);
