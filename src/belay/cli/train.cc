@@ -1,13 +1,13 @@
 // belay train
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "belay/base/error.h"
 #include "belay/base/log.h"
@@ -16,6 +16,7 @@
 #include "belay/cli/options.h"
 #include "belay/comm/world.h"
 #include "belay/plan/plan.h"
+#include "belay/train/rank_group.h"
 #include "belay/train/trainer.h"
 
 namespace belay {
@@ -58,6 +59,7 @@ void print_summary(const TrainSummary& s, const std::string& out, bool json) {
                                      {"predicted_step_ms", s.predicted_step_ms},
                                      {"measured_step_ms", s.measured_step_ms},
                                      {"peak_rss_bytes", s.peak_rss_bytes},
+                                     {"ranks", s.ranks},
                                      {"snapshot", s.snapshot}};
     if (s.val_loss) object["val_loss"] = *s.val_loss;
     fmt::print("{}\n", object.dump());
@@ -86,18 +88,58 @@ int ranks_on_host(comm::World& world) {
 // Ranks that start with all processors of their host would take them from each other.
 void share_processors(int ranks) {
   if (ranks == 1 || std::getenv("OMP_NUM_THREADS") != nullptr) return;
-  const int processors = static_cast<int>(std::thread::hardware_concurrency());
-  set_thread_count(std::max(1, std::min(thread_count(), processors / ranks)));
+  const auto online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  const int share = std::max(1, online / ranks);
+  if (thread_count() < share) {
+    log::warn(
+        "a rank may use {} of the {} processors here; mpirun --bind-to none gives each of the {} "
+        "ranks {}",
+        thread_count(), online, ranks, share);
+  }
+  set_thread_count(std::min(thread_count(), share));
 }
 
 // An error of one rank among several says whose it is.
-TrainSummary train_as(int rank, const RunConfig& config, const TrainOptions& options) {
+template <class Body>
+auto as_rank(int rank, Body&& body) {
   try {
-    return train(config, options);
+    return body();
   } catch (const Error& error) {
     if (rank == 0 || error.code() == ExitCode::communication) throw;
     fail(error.code(), "rank {}: {}", rank, error.what());
   }
+}
+
+RunConfig load_as(comm::World& world, const Arguments& arguments) {
+  return as_rank(world.rank(), [&] {
+    try {
+      return load_config(arguments.config, arguments.overrides, world.size());
+    } catch (const Error& error) {
+      // A wrong configuration is as wrong on every rank, and said once; a file may be missing on
+      // one.
+      if (world.rank() > 0 && error.code() == ExitCode::usage) log::set_level(log::Level::off);
+      throw;
+    }
+  });
+}
+
+// Ranks read the configuration each for itself, perhaps from another file.
+void compare_settings(const RankGroup& ranks, const RunConfig& config) {
+  const std::string own = to_toml(config);
+  const std::string first = ranks.share(own);
+  if (own == first) return;
+  const auto differs = std::mismatch(own.begin(), own.end(), first.begin(), first.end());
+  const auto line_at = [](const std::string& text, std::size_t at) {
+    const std::size_t end_before = at == 0 ? std::string::npos : text.rfind('\n', at - 1);
+    const std::size_t begin = end_before == std::string::npos ? 0 : end_before + 1;
+    return text.substr(begin, text.find('\n', begin) - begin);
+  };
+  const auto at = static_cast<std::size_t>(differs.first - own.begin());
+  fail(
+      ExitCode::usage,
+      "the configuration differs from the first rank's: \"{}\" here, \"{}\" there; start all ranks "
+      "with the same file and options",
+      line_at(own, at), line_at(first, at));
 }
 
 void run(const Arguments& arguments) {
@@ -110,10 +152,8 @@ void run(const Arguments& arguments) {
   }
   const auto world = comm::World::join();
   const bool first = world->rank() == 0;
-  // What concerns all is said once: a configuration is as wrong on one rank as on another.
-  if (!first) log::set_level(log::Level::off);
-  const RunConfig config = load_config(arguments.config, arguments.overrides, world->size());
   if (!first) log::set_level(log::Level::error);
+  const RunConfig config = load_as(*world, arguments);
   options.ranks_on_host = ranks_on_host(*world);
   share_processors(options.ranks_on_host);
   comm::CommunicatorOptions how;
@@ -122,7 +162,10 @@ void run(const Arguments& arguments) {
   how.layout.domain_of = world->host_of();
   comm::Communicator communicator(world->transport(), how);
   options.communicator = &communicator;
-  const TrainSummary summary = train_as(world->rank(), config, options);
+  const TrainSummary summary = as_rank(world->rank(), [&] {
+    compare_settings(RankGroup(&communicator), config);
+    return train(config, options);
+  });
   if (first) print_summary(summary, options.out, arguments.json);
 }
 
@@ -150,7 +193,9 @@ void add_train(CLI::App& app) {
       "  belay train config.toml --out runs/a --resume auto --set optimizer.lr=3e-4\n"
       "  belay train config.toml --out runs/b --timeline 10-12\n"
       "  mpirun -n 4 belay train config.toml --out runs/c\n"
-      "SIGINT and SIGTERM save a snapshot after the present step and stop.");
+      "SIGINT, SIGTERM and SIGUSR1 save a snapshot after the present step and stop; to stop "
+      "several\n"
+      "ranks, send mpirun SIGUSR1.");
   command->callback([a] { run(*a); });
 }
 

@@ -83,6 +83,39 @@ TEST(Loader, BatchesHoldTheRowsOfTheirSamples) {
   }
 }
 
+// Ranks whose shares of a step differ take each of its rows once, step after step.
+TEST(Loader, UnequalSharesOfAStep) {
+  const TestDirectory directory;
+  const Dataset dataset = Dataset::open(make_store(directory, {1003}), 32);
+  const SampleOrder order(5, dataset.samples());
+  constexpr std::int64_t kRows = 2;
+  constexpr std::int64_t kRanks = 3;
+  constexpr std::int64_t kBatches = 4;  // of a step: two for the first rank, one for the others
+  for (std::int64_t step = 0; step < 5; ++step) {
+    std::multiset<std::int64_t> expected;
+    for (std::int64_t row = 0; row < kBatches * kRows; ++row) {
+      expected.insert(order.at(100 + step * kBatches * kRows + row));
+    }
+    std::multiset<std::int64_t> seen;
+    for (std::int64_t rank = 0; rank < kRanks; ++rank) {
+      const std::int64_t share = rank == 0 ? 2 : 1;
+      Loader loader(dataset, order,
+                    {.rows = kRows,
+                     .start = 100,
+                     .stride = kRows * kRanks,
+                     .offset = kRows * rank,
+                     .per_step = share,
+                     .step_rows = kBatches * kRows});
+      for (std::int64_t b = 0; b < (step + 1) * share; ++b) {
+        const Batch& batch = loader.next();
+        if (b < step * share) continue;
+        seen.insert(batch.samples.begin(), batch.samples.end());
+      }
+    }
+    EXPECT_EQ(seen, expected) << "step " << step;
+  }
+}
+
 TEST(Loader, EvaluationCountsTheSameTokensForAnyBatchAndRankCount) {
   const TestDirectory directory;
   const Dataset dataset = Dataset::open(make_store(directory, {1003}), 32);

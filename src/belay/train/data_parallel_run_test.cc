@@ -66,6 +66,20 @@ TEST_F(DataParallelRunTest, StableRunsGoOnWithAnotherNumberOfRanks) {
   EXPECT_EQ(rest.first_step, 6);
   expect_losses(path("one"), path("mixed"), 0.0);
   EXPECT_EQ(rest.loss, one.loss);
+  EXPECT_EQ(rest.val_loss, one.val_loss);
+}
+
+// The loss scale is state of every rank, and decided alike by all.
+TEST_F(DataParallelRunTest, HalfPrecisionRecoversTogether) {
+  const std::vector<std::string> half = {"train.dtype=\"f16\"",       "train.eval_every=0",
+                                         "precision.scale_init=1099511627776", "precision.scale_max=2199023255552",
+                                         "precision.max_skips=200",   "train.steps=60"};
+  const TrainSummary one = run(1, to(path("one")), half);
+  const TrainSummary two = run(2, to(path("two")), half);
+  EXPECT_GT(one.steps_non_finite, 0);
+  EXPECT_GT(two.steps_non_finite, 0);
+  EXPECT_LT(two.loss_scale, 0x1p40);
+  EXPECT_NEAR(two.loss, one.loss, 0.2);
 }
 
 TEST_F(DataParallelRunTest, RefusesNumbersOfRanksThatDoNotFit) {

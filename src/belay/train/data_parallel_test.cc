@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
-#include <mutex>
+#include <cmath>
 
 #include "belay/comm/thread_ranks.h"
 #include "belay/train/tiny_run.h"
@@ -116,7 +115,6 @@ TEST(DataParallelTest, AnyNumberOfRanksGivesTheLossesOfOne) {
     task.model.dropout = 0.1;
     for (const std::int64_t micro_batches : {4, 5}) {
       const Outcome one = task.run({1, micro_batches}).front();
-      EXPECT_LT(one.steps.back().loss, one.steps.front().loss + 0.5);
       for (const int ranks : {2, 3, 4}) {
         SCOPED_TRACE(fmt::format("{} micro-batches on {} ranks", micro_batches, ranks));
         expect_same(one, task.run({ranks, micro_batches}), 1e-5);
@@ -191,8 +189,7 @@ TEST(DataParallelTest, BatchesWithoutLabelsTakePart) {
 // A number that breaks on one rank skips the step on all.
 TEST(DataParallelTest, RanksSkipTogether) {
   Task task{tiny_model(Family::llama), "cpu", DType::f16};
-  task.steps = 3;
-  std::vector<Outcome> outcomes(2);
+  std::vector<std::vector<double>> squares(2);
   comm::expect_no_errors(comm::run_ranks(2, {}, [&](comm::Communicator& communicator) {
     TinyRun run(task.model, kRows, "cpu", DType::f16);
     GradientExchange exchange(run.program->parameters(), communicator, {1000, 2});
@@ -214,8 +211,16 @@ TEST(DataParallelTest, RanksSkipTogether) {
     });
     EXPECT_EQ(result.outcome, StepOutcome::non_finite);
     EXPECT_EQ(result.bad_rank, 1);
+    squares[static_cast<std::size_t>(communicator.rank())] = {result.squares.begin(),
+                                                              result.squares.end()};
     EXPECT_TRUE(run.all_weights() == before);
   }));
+  // What the next loss scale is decided from; of the sum, though rank 0 had finite numbers.
+  ASSERT_FALSE(squares[0].empty());
+  for (std::size_t i = 0; i < squares[0].size(); ++i) {
+    EXPECT_EQ(std::isfinite(squares[0][i]), std::isfinite(squares[1][i])) << i;
+  }
+  EXPECT_FALSE(std::isfinite(squares[0].front()));
 }
 
 TEST(DataParallelTest, RanksStopTogether) {

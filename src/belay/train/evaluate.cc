@@ -24,14 +24,28 @@ EvaluationResult evaluate(Program& program, const data::Dataset& dataset,
   Lane& lane = program.lane();
   program.clear_loss(lane);
   EvaluationResult result;
-  for (std::int64_t index = ranks.rank(); index < batches; index += ranks.size()) {
-    const data::Batch& batch = loader.next();
-    program.run_micro_batch(lane, adapter.adapt(batch), {0, 0}, false);
-    lane.wait();
-    result.tokens += batch.counted;
+  // A stable sum adds batch by batch, so that it does not depend on who took which.
+  const bool stable = program.sums_stably();
+  StableScalar stable_sum;
+  const std::int64_t rounds = (batches + ranks.size() - 1) / ranks.size();
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    if (round * ranks.size() + ranks.rank() < batches) {
+      const data::Batch& batch = loader.next();
+      program.run_micro_batch(lane, adapter.adapt(batch), {0, 0}, false);
+      lane.wait();
+      result.tokens += batch.counted;
+    }
+    if (stable) {
+      double loss = program.read_loss(lane);
+      program.clear_loss(lane);
+      ranks.sum({&loss, 1});
+      stable_sum.add(loss);
+    }
   }
-  std::array<double, 2> sums = {program.read_loss(lane), static_cast<double>(result.tokens)};
+  std::array<double, 2> sums = {stable ? 0.0 : program.read_loss(lane),
+                                static_cast<double>(result.tokens)};
   ranks.sum(sums);
+  if (stable) sums[0] = stable_sum.finish();
   result.tokens = static_cast<std::int64_t>(sums[1]);
   result.loss = result.tokens > 0 ? sums[0] / sums[1] : 0.0;
   result.ms =

@@ -5,6 +5,8 @@
 namespace belay {
 namespace {
 
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+
 // A signal handler can reach nothing but a static.
 volatile std::sig_atomic_t requested_signal = 0;
 
@@ -17,13 +19,11 @@ void on_signal(int signal) {
 
 InterruptScope::InterruptScope() {
   requested_signal = 0;
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  for (const int signal : kSignals) std::signal(signal, on_signal);
 }
 
 InterruptScope::~InterruptScope() {
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (const int signal : kSignals) std::signal(signal, SIG_DFL);
 }
 
 int InterruptScope::requested() {

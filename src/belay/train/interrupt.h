@@ -1,5 +1,6 @@
 #pragma once
-// SIGINT and SIGTERM ask a run to save and stop after the present step; a second one kills it.
+// SIGINT, SIGTERM and SIGUSR1 ask a run to save and stop after the present step; a second one kills
+// it. mpirun passes SIGUSR1 on and leaves it at that; after SIGTERM it kills within seconds.
 
 namespace belay {
 

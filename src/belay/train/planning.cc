@@ -127,7 +127,7 @@ Prepared prepare_program(Device& device, const ParameterTable& table, const Prog
   plan.memory = memory_plan(table, config, dry, options.exchange_bytes);
   refuse_what_does_not_fit(
       plan, options.ranks_on_host);  // before kernels are measured, which takes time and memory too
-  choose_kernels(device, keys, options);
+  if (options.choose) choose_kernels(device, keys, options);
   dry = dry_run(device, table, config);  // workspaces and kernel names of the choices
   record_selection(device, dry.calls);
 

@@ -64,7 +64,8 @@ Program::Program(Device& device, const ParameterTable& table, const ProgramConfi
       sums_memory_(device.allocate(sums_bytes(table), "sums")),
       saved_("activations", saved_memory_->address(), sizes.saved),
       scratch_("temporaries", scratch_memory_->address(), sizes.scratch),
-      host_sums_(static_cast<std::size_t>(table.size()) + 1) {
+      host_sums_(static_cast<std::size_t>(table.size()) + 1),
+      host_own_sums_(static_cast<std::size_t>(table.size())) {
   lane_->reserve_workspace(sizes.workspace);
   model_ = std::make_unique<Transformer>(
       *lane_, config_.model, table, TransformerOptions{config_.head_block_rows, config_.z_loss});
@@ -125,7 +126,8 @@ void Program::run_micro_batch(Lane& lane, const HostBatch& batch, const MicroBat
   SquaresOfGradients own(lane, store_, own_squares_address(), exchange_);
   if (exchanging) {
     exchange_->begin(lane, pass.listener);
-    pass.listener = &own;
+    // A stable sum keeps no trace of what was whose.
+    pass.listener = stable_ == nullptr ? static_cast<GradientListener*>(&own) : exchange_;
   }
   model_->backward(pass, activations_);
   if (exchanging) exchange_->finish();
@@ -159,18 +161,19 @@ double Program::read_loss(Lane& lane) {
 }
 
 std::span<const double> Program::read_gradient_squares(Lane& lane) {
-  return read_squares(lane, squares_address());
+  return read_squares(lane, squares_address(), host_sums_);
 }
 
 std::span<const double> Program::read_own_squares(Lane& lane) {
-  return read_squares(lane, own_squares_address());
+  return read_squares(lane, own_squares_address(), host_own_sums_);
 }
 
-std::span<const double> Program::read_squares(Lane& lane, const void* address) {
+std::span<const double> Program::read_squares(Lane& lane, const void* address,
+                                              std::vector<double>& host) {
   const auto count = static_cast<std::size_t>(table_.size());
-  lane.copy_out(host_sums_.data(), address, count * sizeof(double));
+  lane.copy_out(host.data(), address, count * sizeof(double));
   lane.wait();
-  return {host_sums_.data(), count};
+  return {host.data(), count};
 }
 
 void Program::update(Lane& lane, const UpdateSettings& settings) {

@@ -87,9 +87,10 @@ class Program {
   // Waits; the sum of the token losses since clear_loss.
   double read_loss(Lane& lane);
   // Waits; the sum of squares of each parameter's gradient, in table order, as of the last
-  // micro-batch. The view stays valid.
+  // micro-batch. The view stays valid until the next call.
   std::span<const double> read_gradient_squares(Lane& lane);
-  // With an exchange: the same of this rank's gradients before they were summed over the ranks.
+  // With an exchange and no stable sum: the same of this rank's gradients before they were summed
+  // over the ranks.
   std::span<const double> read_own_squares(Lane& lane);
   void update(Lane& lane, const UpdateSettings& settings);
   void clear_gradients(Lane& lane);
@@ -106,7 +107,7 @@ class Program {
   class SquaresOfGradients;
   [[nodiscard]] void* squares_address() const;
   [[nodiscard]] void* own_squares_address() const;
-  std::span<const double> read_squares(Lane& lane, const void* address);
+  std::span<const double> read_squares(Lane& lane, const void* address, std::vector<double>& host);
   void add_round(Lane& lane, bool last);
   [[nodiscard]] PassInputs inputs(std::int64_t rows) const;
 
@@ -123,6 +124,7 @@ class Program {
   Arena scratch_;
   Transformer::Activations activations_;
   std::vector<double> host_sums_;
+  std::vector<double> host_own_sums_;
   GradientExchange* exchange_ = nullptr;
   StableSum* stable_ = nullptr;
   float loss_multiplier_ = 1.0F;

@@ -6,8 +6,9 @@
 
 namespace belay {
 
-Replicas::Replicas(comm::Communicator* communicator, const RunConfig& config)
-    : ranks_(communicator), config_(config) {
+Replicas::Replicas(const RankGroup& group, const RunConfig& config)
+    : ranks_(group), config_(config) {
+  BELAY_CHECK(share().micro_batches >= ranks_.size());  // resolve_batch() sees to it
   const auto ranks = static_cast<unsigned>(ranks_.size());
   if (config.comm.order_stable && !std::has_single_bit(ranks)) {
     fail(ExitCode::usage,

@@ -13,11 +13,10 @@ namespace belay {
 
 class Replicas {
  public:
-  // A null communicator: one rank. Error(usage) when the configuration does not suit the number of
-  // ranks. All references must outlive the replicas.
-  Replicas(comm::Communicator* communicator, const RunConfig& config);
+  // Error(usage) when the configuration does not suit the number of ranks. The configuration, and
+  // the program connected, must outlive the replicas.
+  Replicas(const RankGroup& ranks, const RunConfig& config);
 
-  [[nodiscard]] const RankGroup& ranks() const { return ranks_; }
   [[nodiscard]] BatchShare share() const;
   // What connect() will allocate, on device and host.
   [[nodiscard]] std::size_t bytes(const ParameterTable& table) const;

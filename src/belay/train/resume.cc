@@ -100,6 +100,8 @@ SnapshotState snapshot_state(const RunSetup& setup, const Progress& progress) {
       {"head_block_rows", extra_text(config.train.head_block_rows)},
       {"threads", extra_text(thread_count())},
       {"device", config.train.device},
+      {"ranks", extra_text(setup.ranks)},
+      {"order_stable", fmt::format("{}", config.comm.order_stable)},
       {"z_loss", fmt::format("{}", config.optimizer.z_loss)},
       {"dropout", fmt::format("{}", config.model.dropout)},
       {"isolate_documents", fmt::format("{}", config.data.isolate_documents)},
@@ -147,13 +149,18 @@ SnapshotState check_resume(const std::string& dir, const RunSetup& setup,
     must_equal("[precision]", text_of("arithmetic"), describe(config.arithmetic));
   }
   // These change rounding only.
-  const std::pair<const char*, std::string> roundings[] = {
+  std::vector<std::pair<const char*, std::string>> roundings = {
       {"micro_batch", extra_text(config.train.micro_batch)},
       {"head_block_rows", extra_text(config.train.head_block_rows)},
-      {"threads", extra_text(thread_count())},
-      {"device", config.train.device}};
+      {"device", config.train.device},
+      {"order_stable", fmt::format("{}", config.comm.order_stable)}};
+  if (!config.comm.order_stable) roundings.emplace_back("ranks", extra_text(setup.ranks));
+  // The engine's own products do not depend on threads, and ranks share processors.
+  if (config.machine.matmul != "belay") {
+    roundings.emplace_back("threads", extra_text(thread_count()));
+  }
   for (const auto& [key, present] : roundings) {
-    if (text_of(key) == present) continue;
+    if (!state.extra.contains(key) || text_of(key) == present) continue;
     log::warn("{} was {} and is {} now: the run continues, but not bit for bit", key, text_of(key),
               present);
   }

@@ -18,6 +18,7 @@ struct RunSetup {
   std::optional<data::Dataset> val;
   ParameterTable table;
   std::unique_ptr<Device> device;
+  int ranks = 1;  // that train together
 };
 
 // Opens the data, takes the model from model.path or [model] (its vocabulary from the data's

@@ -103,7 +103,7 @@ StepResult Stepper::run_counted(std::int64_t step, std::int64_t updates,
       continue;
     }
     const MicroBatch batch = source();
-    if (watch_ != nullptr) watch_->begin(step, micro);
+    if (watch_ != nullptr) watch_->begin(step, share_.number(micro));
     const MicroBatchPlace place{static_cast<std::uint32_t>(step),
                                 static_cast<std::uint64_t>(share_.number(micro) * batch.host.rows),
                                 micro + 1 == rounds};

@@ -37,10 +37,12 @@ class Trainer {
   Trainer(RunConfig config, const TrainOptions& options)
       : options_(options),
         setup_(set_up_run(std::move(config))),
-        replicas_(options.communicator, setup_.config),
-        ranks_(replicas_.ranks()),
+        ranks_(options.communicator),
         gradients_(setup_),
-        hub_(setup_.config.train.log_every) {}
+        hub_(setup_.config.train.log_every),
+        replicas_(ranks_, setup_.config) {
+    setup_.ranks = ranks_.size();
+  }
 
   TrainSummary run();
 
@@ -63,14 +65,14 @@ class Trainer {
 
   TrainOptions options_;
   RunSetup setup_;
-  Replicas replicas_;
-  const RankGroup& ranks_;
+  const RankGroup ranks_;
   GradientWatch gradients_;
   MetricHub hub_;
   Progress progress_;
   std::unique_ptr<RunLock> lock_;
   std::string resume_dir_;  // empty: a new run
   Prepared prepared_;
+  Replicas replicas_;
   StepClock clock_;
   std::unique_ptr<AnomalyWatch> watch_;  // anomaly mode
   std::unique_ptr<TimelineRecorder> tracer_;
@@ -122,6 +124,7 @@ void Trainer::prepare() {
   if (!ranks_.first()) {
     choices_from_json(chosen, "the first rank", choices);
     planning.choose = planning.calibrate = false;
+    planning.ranks_on_host = 1;  // the first rank has asked for all, and takes its part already
     prepared_ = prepare_program(*setup_.device, setup_.table, program_config(setup_), planning);
   }
   replicas_.connect(*setup_.device, *prepared_.program);
