@@ -106,18 +106,20 @@ KvCacheConfig cache_config(const Arguments& a, std::span<const ContinuationJob> 
                            std::int64_t batch) {
   KvCacheConfig cache;
   cache.storage = parse_kv_storage(a.kv_cache);
-  cache.block_tokens = a.kv_block;
   cache.sequences = batch;
   std::vector<std::int64_t> tokens;
   for (const ContinuationJob& job : jobs) tokens.push_back(job.cached_tokens());
   std::sort(tokens.begin(), tokens.end(), std::greater<>());
   cache.max_tokens = tokens.front();
+  // A block longer than any sequence would only take memory.
+  cache.block_tokens = std::min(a.kv_block, cache.max_tokens);
   if (cache.storage == KvStorage::contiguous) return cache;
   tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(batch)));
   cache.pool_tokens = a.kv_pool;
   if (a.kv_pool == 0) {
     for (const std::int64_t count : tokens) {
-      cache.pool_tokens += (count + a.kv_block - 1) / a.kv_block * a.kv_block;
+      cache.pool_tokens +=
+          (count + cache.block_tokens - 1) / cache.block_tokens * cache.block_tokens;
     }
   }
   return cache;
@@ -297,7 +299,7 @@ void add_generate(CLI::App& app) {
                    "sequences (contiguous)")
       ->capture_default_str();
   command->add_option("--kv-block", a->kv_block, "Tokens per block of a paged cache")
-      ->check(above_zero())
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->capture_default_str();
   command
       ->add_option("--kv-pool", a->kv_pool,

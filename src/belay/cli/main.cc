@@ -20,6 +20,7 @@
 #include "belay/base/error.h"
 #include "belay/base/log.h"
 #include "belay/cli/commands.h"
+#include "belay/comm/world.h"
 
 namespace belay {
 namespace {
@@ -38,8 +39,9 @@ void add_commands(CLI::App& app) {
 int report(ExitCode code, std::string_view message) {
   const char* const label = isatty(STDERR_FILENO) != 0 ? "\033[1;31merror:\033[0m" : "error:";
   std::fflush(stdout);
-  // Where it is off, another rank says it.
-  if (log::enabled(log::Level::error)) fmt::print(stderr, "belay: {} {}\n", label, message);
+  // Where there is nothing to say, or nothing to be said, another rank says it.
+  if (!message.empty() && log::enabled(log::Level::error))
+    fmt::print(stderr, "belay: {} {}\n", label, message);
   log::write_to_file(log::Level::error, message);
   return static_cast<int>(code);
 }
@@ -102,6 +104,10 @@ int run(int argc, char** argv) {
     const bool training = std::any_of(chosen.begin(), chosen.end(), [](const CLI::App* command) {
       return command->get_name() == "train";
     });
+    const std::string command = command_line_prefix(app);
+    if (comm::launched_ranks() > 1 && !training && command != "belay bench collectives") {
+      fail(ExitCode::usage, "{} runs in one process; start it without mpirun", command);
+    }
     std::signal(SIGPIPE, training ? SIG_IGN : SIG_DFL);
     // A file that may not grow is an error like a full disk, with a message and a clean-up.
     std::signal(SIGXFSZ, SIG_IGN);

@@ -105,7 +105,8 @@ auto as_rank(int rank, Body&& body) {
   try {
     return body();
   } catch (const Error& error) {
-    if (rank == 0 || error.code() == ExitCode::communication) throw;
+    const bool said_elsewhere = std::string_view(error.what()).empty();
+    if (rank == 0 || said_elsewhere || error.code() == ExitCode::communication) throw;
     fail(error.code(), "rank {}: {}", rank, error.what());
   }
 }
@@ -123,10 +124,7 @@ RunConfig load_as(comm::World& world, const Arguments& arguments) {
   });
 }
 
-// Ranks read the configuration each for itself, perhaps from another file.
-void compare_settings(const RankGroup& ranks, const RunConfig& config) {
-  const std::string own = to_toml(config);
-  const std::string first = ranks.share(own);
+void refuse_difference(const std::string& own, const std::string& first) {
   if (own == first) return;
   const auto differs = std::mismatch(own.begin(), own.end(), first.begin(), first.end());
   const auto line_at = [](const std::string& text, std::size_t at) {
@@ -140,6 +138,15 @@ void compare_settings(const RankGroup& ranks, const RunConfig& config) {
       "the configuration differs from the first rank's: \"{}\" here, \"{}\" there; start all ranks "
       "with the same file and options",
       line_at(own, at), line_at(first, at));
+}
+
+// Ranks read the configuration each for itself, perhaps from another file.
+void compare_settings(const RankGroup& ranks, const RunConfig& config,
+                      const TrainOptions& options) {
+  const std::string own = fmt::format("{}--out {}\n--resume {}\n--stop-at {}\n", to_toml(config),
+                                      options.out, options.resume, options.stop_at);
+  const std::string first = ranks.share(own);
+  ranks.together([&] { refuse_difference(own, first); });
 }
 
 void run(const Arguments& arguments) {
@@ -163,7 +170,7 @@ void run(const Arguments& arguments) {
   comm::Communicator communicator(world->transport(), how);
   options.communicator = &communicator;
   const TrainSummary summary = as_rank(world->rank(), [&] {
-    compare_settings(RankGroup(&communicator), config);
+    compare_settings(RankGroup(&communicator), config, options);
     return train(config, options);
   });
   if (first) print_summary(summary, options.out, arguments.json);

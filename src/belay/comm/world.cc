@@ -1,5 +1,6 @@
 #include "belay/comm/world.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "belay/base/error.h"
@@ -12,12 +13,12 @@ namespace belay::comm {
 namespace {
 
 // The variables by which launchers tell a process that it has company: Open MPI's, and PMI's.
-bool launched_with_others() {
+int launched_ranks_or_none() {
   for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     const char* const size = std::getenv(name);
-    if (size != nullptr && std::atoi(size) > 0) return true;
+    if (size != nullptr && std::atoi(size) > 0) return std::atoi(size);
   }
-  return false;
+  return 0;
 }
 
 class SingleWorld final : public World {
@@ -34,8 +35,12 @@ class SingleWorld final : public World {
 
 }  // namespace
 
+int launched_ranks() {
+  return std::max(1, launched_ranks_or_none());
+}
+
 std::unique_ptr<World> World::join(const WorldOptions& options) {
-  if (!launched_with_others()) return std::make_unique<SingleWorld>();
+  if (!launched_ranks_or_none() > 0) return std::make_unique<SingleWorld>();
 #ifdef BELAY_MPI
   return join_mpi_world(options);
 #else

@@ -16,6 +16,9 @@ struct WorldOptions {
   bool shared_memory = true;
 };
 
+// How many ranks mpirun has started, this one included; 1 without it. Does not touch MPI.
+int launched_ranks();
+
 class World {
  public:
   virtual ~World() = default;

@@ -25,6 +25,10 @@ std::size_t saved_size(const ModelConfig& config, std::int64_t chunk) {
 }
 
 KvCacheConfig limited(KvCacheConfig cache, const ModelConfig& config) {
+  if (cache.sequences > Generator::kMaxSequences) {
+    fail(ExitCode::usage, "{} sequences at once are more than {}", cache.sequences,
+         Generator::kMaxSequences);
+  }
   cache.max_tokens = std::min(cache.max_tokens, config.seq_len);
   return cache;
 }
@@ -38,9 +42,6 @@ Generator::Generator(Device& device, const ModelConfig& config, const ParameterS
       lane_(device.create_lane()),
       model_(*lane_, config, store.table(), {}),
       cache_(device, config, store.compute(), limited(cache, config)) {
-  if (cache.sequences > kMaxSequences) {
-    fail(ExitCode::usage, "{} sequences at once are more than {}", cache.sequences, kMaxSequences);
-  }
   const KvBlocks& blocks = cache_.blocks();
   const std::int64_t table = cache.sequences * blocks.blocks_for(blocks.max_tokens());
   tokens_.host.resize(kChunk);

@@ -71,9 +71,12 @@ TEST_F(DataParallelRunTest, StableRunsGoOnWithAnotherNumberOfRanks) {
 
 // The loss scale is state of every rank, and decided alike by all.
 TEST_F(DataParallelRunTest, HalfPrecisionRecoversTogether) {
-  const std::vector<std::string> half = {"train.dtype=\"f16\"",       "train.eval_every=0",
-                                         "precision.scale_init=1099511627776", "precision.scale_max=2199023255552",
-                                         "precision.max_skips=200",   "train.steps=60"};
+  const std::vector<std::string> half = {"train.dtype=\"f16\"",
+                                         "train.eval_every=0",
+                                         "precision.scale_init=1099511627776",
+                                         "precision.scale_max=2199023255552",
+                                         "precision.max_skips=200",
+                                         "train.steps=60"};
   const TrainSummary one = run(1, to(path("one")), half);
   const TrainSummary two = run(2, to(path("two")), half);
   EXPECT_GT(one.steps_non_finite, 0);

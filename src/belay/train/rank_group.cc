@@ -1,6 +1,30 @@
 #include "belay/train/rank_group.h"
 
+#include <exception>
+
+#include "belay/base/error.h"
+
 namespace belay {
+
+void RankGroup::together(const std::function<void()>& body) const {
+  if (size() == 1) return body();
+  constexpr int kCodes = 16;  // more than there are exit codes
+  const int none = size() * kCodes;
+  int verdict = none;
+  std::exception_ptr failure;
+  try {
+    body();
+  } catch (const Error& error) {
+    verdict = rank() * kCodes + static_cast<int>(error.code());
+    failure = std::current_exception();
+  }
+  auto first = static_cast<double>(verdict);
+  communicator_->all_reduce(&first, &first, 1, DType::f64, comm::ReduceOp::min);
+  const auto found = static_cast<int>(first);
+  if (found == none) return;
+  if (found == verdict) std::rethrow_exception(failure);
+  throw Error(static_cast<ExitCode>(found % kCodes), "");
+}
 
 std::string RankGroup::share(std::string text) const {
   if (size() == 1) return text;

@@ -2,6 +2,7 @@
 // The ranks of a data-parallel run as the trainer sees them: the first one writes files and talks,
 // and what it found out the others are told.
 
+#include <functional>
 #include <span>
 #include <string>
 
@@ -24,6 +25,10 @@ class RankGroup {
 
   // The text of the first rank, on every rank.
   [[nodiscard]] std::string share(std::string text) const;
+  // Every rank runs its body, which must not call the others; where one fails, all do, with its
+  // exit code. The message is that of the rank that failed, and empty on the others: it is said
+  // once.
+  void together(const std::function<void()>& body) const;
   // In place: the sums over the ranks.
   void sum(std::span<double> values) const;
 

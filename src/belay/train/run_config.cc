@@ -56,6 +56,11 @@ RunConfig parse_config(std::string_view text, std::string_view source,
   config.model = family_defaults(first.model.family);
   read_into(config, text, source, overrides);
   check_parallel(config.parallel);
+  if (config.comm.order_stable && ranks > 1 && config.train.micro_batch == 0) {
+    fail(ExitCode::usage,
+         "comm.order_stable = true needs train.micro_batch: what is derived from global_batch "
+         "depends on the number of ranks, and losses with it");
+  }
   resolve_batch(config.train, ranks);
   check_schedule(config.optimizer.schedule_of(config.train.steps));
   check_clipping(config.optimizer);

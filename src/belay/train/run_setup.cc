@@ -118,6 +118,20 @@ RunSetup set_up_run(RunConfig config) {
           std::move(val),    std::move(table), std::move(device)};
 }
 
+RunSetup set_up_run(RunConfig config, const RankGroup& ranks) {
+  std::optional<RunSetup> setup;
+  ranks.together([&] { setup.emplace(set_up_run(std::move(config))); });
+  const std::string own = fmt::format("{} samples with {} counted tokens", setup->train.samples(),
+                                      setup->train.counted());
+  const std::string first = ranks.share(own);
+  ranks.together([&] {
+    if (own == first) return;
+    fail(ExitCode::data,
+         "data.train has {} here and {} on the first rank: ranks must read the same", own, first);
+  });
+  return std::move(*setup);
+}
+
 RunConfig effective_config(const RunSetup& setup) {
   RunConfig config = setup.config;
   config.model.seq_len = setup.seq_len;

@@ -7,6 +7,7 @@
 
 #include "belay/data/dataset.h"
 #include "belay/train/planning.h"
+#include "belay/train/rank_group.h"
 #include "belay/train/run_config.h"
 
 namespace belay {
@@ -25,6 +26,8 @@ struct RunSetup {
 // tokenizer when not set), and refuses what does not fit together: ids beyond the vocabulary,
 // rows longer than the position table. Nothing is allocated yet.
 RunSetup set_up_run(RunConfig config);
+// The same on every rank, each of which opens the data for itself; Error(data) if they differ.
+RunSetup set_up_run(RunConfig config, const RankGroup& ranks);
 
 // As the user would write it: model.seq_len is the row length, which may be shorter than the
 // position table of an imported model.

@@ -36,8 +36,8 @@ class Trainer {
  public:
   Trainer(RunConfig config, const TrainOptions& options)
       : options_(options),
-        setup_(set_up_run(std::move(config))),
         ranks_(options.communicator),
+        setup_(set_up_run(std::move(config), ranks_)),
         gradients_(setup_),
         hub_(setup_.config.train.log_every),
         replicas_(ranks_, setup_.config) {
@@ -49,6 +49,7 @@ class Trainer {
  private:
   [[nodiscard]] const TrainConfig& train_config() const { return setup_.config.train; }
   void find_start();
+  void go_on_from_snapshot();
   void prepare();
   void record_plan();
   void load_or_initialise();
@@ -60,12 +61,13 @@ class Trainer {
   void report_outcome(const StepResult& result);
   void run_evaluation();
   void save(bool last);
+  void write_snapshot(bool last);
   void write_trace();
   void summarise();
 
   TrainOptions options_;
-  RunSetup setup_;
   const RankGroup ranks_;
+  RunSetup setup_;
   GradientWatch gradients_;
   MetricHub hub_;
   Progress progress_;
@@ -89,9 +91,13 @@ class Trainer {
 void Trainer::find_start() {
   resume_dir_ = options_.resume;
   if (resume_dir_ == "auto") {
-    resume_dir_ = ranks_.share(ranks_.first() ? newest_snapshot(options_.out) : "");
+    ranks_.together([&] { resume_dir_ = ranks_.first() ? newest_snapshot(options_.out) : ""; });
+    resume_dir_ = ranks_.share(resume_dir_);
   }
-  if (resume_dir_.empty()) return;
+  if (!resume_dir_.empty()) ranks_.together([&] { go_on_from_snapshot(); });
+}
+
+void Trainer::go_on_from_snapshot() {
   const SnapshotState state = check_resume(resume_dir_, setup_, {options_.allow_new_optimizer});
   progress_ = progress_of(state, setup_);
   gradients_.restore(progress_.loss_scale_state);
@@ -115,20 +121,25 @@ void Trainer::prepare() {
   planning.ranks_on_host = options_.ranks_on_host;
   planning.exchange_bytes = replicas_.bytes(setup_.table);
   // The first rank measures while the others leave it the machine, and all run what it chose.
-  if (ranks_.first()) {
+  const auto prepare_here = [&] {
     prepared_ = prepare_program(*setup_.device, setup_.table, program_config(setup_), planning);
+  };
+  ranks_.together([&] {
+    if (!ranks_.first()) return;
+    prepare_here();
     record_plan();
-  }
+  });
   MatmulChoices& choices = setup_.device->matmul_choices();
   const std::string chosen = ranks_.share(ranks_.first() ? choices_to_json(choices) : "");
-  if (!ranks_.first()) {
+  ranks_.together([&] {
+    if (ranks_.first()) return;
     choices_from_json(chosen, "the first rank", choices);
     planning.choose = planning.calibrate = false;
     planning.ranks_on_host = 1;  // the first rank has asked for all, and takes its part already
-    prepared_ = prepare_program(*setup_.device, setup_.table, program_config(setup_), planning);
-  }
+    prepare_here();
+  });
   replicas_.connect(*setup_.device, *prepared_.program);
-  load_or_initialise();
+  ranks_.together([&] { load_or_initialise(); });
 }
 
 void Trainer::record_plan() {
@@ -298,7 +309,14 @@ void Trainer::run_evaluation() {
 }
 
 void Trainer::save(bool last) {
-  if (last_saved_ == progress_.step || !ranks_.first()) return;
+  if (last_saved_ == progress_.step) return;
+  last_saved_ = progress_.step;
+  ranks_.together([&] {
+    if (ranks_.first()) write_snapshot(last);
+  });
+}
+
+void Trainer::write_snapshot(bool last) {
   const auto begin = Clock::now();
   progress_.loss_scale_state = gradients_.state();
   SnapshotOptions options;
@@ -312,9 +330,9 @@ void Trainer::save(bool last) {
     if (last || setup_.config.snapshot.on_failure == OnFailure::stop) throw;
     log::error("step {}: the snapshot failed and training goes on: {}", progress_.step,
                error.what());
+    last_saved_ = -1;
     return;
   }
-  last_saved_ = progress_.step;
   hub_.snapshot(
       {progress_.step, static_cast<std::int64_t>(snapshot_bytes(setup_.table)), ms_since(begin)});
 }
@@ -383,11 +401,13 @@ void Trainer::summarise() {
 }
 
 TrainSummary Trainer::run() {
-  if (ranks_.first()) lock_ = open_run_directory(options_.out, options_.resume == "auto");
+  ranks_.together([&] {
+    if (ranks_.first()) lock_ = open_run_directory(options_.out, options_.resume == "auto");
+  });
   find_start();
   summary_.first_step = progress_.step;
   prepare();
-  open_sinks();
+  ranks_.together([&] { open_sinks(); });
   train_steps();
   hub_.close();
   summarise();
