@@ -40,7 +40,7 @@ int launched_ranks() {
 }
 
 std::unique_ptr<World> World::join(const WorldOptions& options) {
-  if (!launched_ranks_or_none() > 0) return std::make_unique<SingleWorld>();
+  if (launched_ranks_or_none() == 0) return std::make_unique<SingleWorld>();
 #ifdef BELAY_MPI
   return join_mpi_world(options);
 #else
