@@ -14,6 +14,7 @@
 #include "belay/base/parallel.h"
 #include "belay/cli/commands.h"
 #include "belay/cli/options.h"
+#include "belay/comm/calibrate.h"
 #include "belay/comm/world.h"
 #include "belay/plan/plan.h"
 #include "belay/train/rank_group.h"
@@ -168,6 +169,12 @@ void run(const Arguments& arguments) {
   how.order_stable = config.comm.order_stable;
   how.layout.domain_of = world->host_of();
   comm::Communicator communicator(world->transport(), how);
+  if (world->size() > 1) {
+    const auto chosen = comm::chooser_named(communicator, name_of(config.comm.chooser),
+                                            forced_choices(config.comm), world->host_of());
+    communicator.set_chooser(chosen.chooser);
+    if (!chosen.table.empty()) log::debug("collectives by predicted time:\n{}", chosen.table);
+  }
   options.communicator = &communicator;
   const TrainSummary summary = as_rank(world->rank(), [&] {
     compare_settings(RankGroup(&communicator), config, options);

@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "belay/base/error.h"
 #include "belay/comm/patterns/emit.h"
 
 namespace belay::comm {
@@ -303,6 +304,29 @@ std::shared_ptr<const ChoiceTable> choose_by_model(Communicator& comm,
     return table->choose(collective, bytes);
   }));
   return table;
+}
+
+NamedChooser chooser_named(Communicator& comm, std::string_view name,
+                           const std::vector<ForcedChoice>& forced,
+                           const std::vector<int>& domain_of) {
+  if (name == "model") {
+    const auto choices = choose_by_model(comm, domain_of, forced);
+    const auto by_table = [choices](Collective collective, int, std::size_t bytes) {
+      return choices->choose(collective, bytes);
+    };
+    return {with_forced(forced, by_table), choices->to_text()};
+  }
+  constexpr std::pair<std::string_view, Choice (*)(Collective, int, std::size_t)> kBySize[] = {
+      {"size", choose_by_size},
+      {"doubling-tree-ring", choose_doubling_tree_ring},
+      {"ring-tree-hierarchical", choose_ring_tree_hierarchical}};
+  for (const auto& [known, choose] : kBySize) {
+    if (name == known) return {with_forced(forced, choose), ""};
+  }
+  fail(ExitCode::usage,
+       "there is no way of choosing named '{}'; take model, size, doubling-tree-ring or "
+       "ring-tree-hierarchical",
+       name);
 }
 
 }  // namespace belay::comm

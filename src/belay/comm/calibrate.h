@@ -1,6 +1,11 @@
 #pragma once
 // Measures the machine model that choices are made by.
 
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "belay/comm/communicator.h"
 #include "belay/comm/simulator.h"
 
@@ -24,5 +29,16 @@ std::shared_ptr<const ChoiceTable> choose_by_model(Communicator& comm,
                                                    const std::vector<int>& domain_of,
                                                    const std::vector<ForcedChoice>& forced = {},
                                                    const CalibrationOptions& options = {});
+
+struct NamedChooser {
+  Chooser chooser;
+  std::string table;  // of its choices, if it has one
+};
+
+// The chooser of that name ("model", "size", "doubling-tree-ring", "ring-tree-hierarchical") with
+// the forced choices in front. A collective call. Error(usage) for another name.
+NamedChooser chooser_named(Communicator& comm, std::string_view name,
+                           const std::vector<ForcedChoice>& forced,
+                           const std::vector<int>& domain_of);
 
 }  // namespace belay::comm

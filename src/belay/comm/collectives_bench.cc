@@ -320,32 +320,6 @@ class Bench {
   bool calling_ = false;
 };
 
-// What the options say, and the table if there is one.
-Chooser wanted_chooser(Communicator& comm, const CollectivesBench& options,
-                       const std::vector<int>& domain_of, std::string& table) {
-  std::vector<ForcedChoice> forced;
-  for (const std::string& text : options.force) forced.push_back(parse_forced(text));
-  Chooser chooser;
-  if (options.chooser == "model") {
-    const auto choices = choose_by_model(comm, domain_of, forced);
-    table = choices->to_text();
-    chooser = with_forced(forced, [choices](Collective collective, int, std::size_t bytes) {
-      return choices->choose(collective, bytes);
-    });
-  } else if (options.chooser == "size") {
-    chooser = with_forced(forced, choose_by_size);
-  } else if (options.chooser == "doubling-tree-ring") {
-    chooser = with_forced(forced, choose_doubling_tree_ring);
-  } else if (options.chooser == "ring-tree-hierarchical") {
-    chooser = with_forced(forced, choose_ring_tree_hierarchical);
-  } else {
-    fail(ExitCode::usage,
-         "--chooser '{}' is not one of model, size, doubling-tree-ring, ring-tree-hierarchical",
-         options.chooser);
-  }
-  return chooser;
-}
-
 void add_ratios(CollectivesReport& report) {
   double logs = 0;
   int count = 0;
@@ -376,7 +350,11 @@ CollectivesReport bench_collectives(const CollectivesBench& options,
   CollectivesReport report;
   report.rank = comm.rank();
   report.ranks = comm.size();
-  const Chooser chooser = wanted_chooser(comm, options, world->host_of(), report.table);
+  std::vector<ForcedChoice> forced;
+  for (const std::string& text : options.force) forced.push_back(parse_forced(text));
+  const NamedChooser named_chooser = chooser_named(comm, options.chooser, forced, world->host_of());
+  const Chooser& chooser = named_chooser.chooser;
+  report.table = named_chooser.table;
   const bool domains = members_of_domains(world->host_of()).size() > 1;
   Gloo gloo(comm, !options.messages && !domains && options.gloo);
   Bench bench(*world, comm, gloo, options, dtype);

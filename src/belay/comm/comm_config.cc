@@ -3,18 +3,33 @@
 #include <string_view>
 
 namespace belay::comm {
+namespace {
+
+// In the order of ChooserKind.
+constexpr std::string_view kChoosers[] = {"model", "size", "doubling-tree-ring",
+                                          "ring-tree-hierarchical"};
+
+}  // namespace
+
+std::string_view name_of(ChooserKind kind) {
+  return kChoosers[static_cast<std::size_t>(kind)];
+}
 
 std::span<const config::Field> CommConfig::fields() {
+  using config::between;
   using config::field;
-  static constexpr std::string_view kChoosers[] = {"model", "size", "doubling-tree-ring",
-                                                   "ring-tree-hierarchical"};
   static const config::Field kFields[] = {
       field<&CommConfig::timeout_s>(
-          "timeout_s", "seconds without progress after which a missing rank is reported",
-          config::positive()),
-      field<&CommConfig::order_stable>(
-          "order_stable",
-          "sums with the same bits for every algorithm, bucket size and order of ranks"),
+          "timeout_s", "seconds after which a rank that others wait for counts as lost",
+          between(0.1, 86400)),
+      field<&CommConfig::bucket_mb>("bucket_mb", "MB of gradients that are summed together",
+                                    between(0.001, 4096)),
+      field<&CommConfig::buckets>("buckets", "buckets that may be under way at once",
+                                  between(1, 1024)),
+      field<&CommConfig::overlap>("overlap", "sum gradients while backward runs; false: after it"),
+      field<&CommConfig::order_stable>("order_stable",
+                                       "the same bits for every algorithm, size of bucket and "
+                                       "power of two of ranks, at some cost"),
       field<&CommConfig::chooser>(
           "chooser",
           "how algorithms are chosen: model measures the links at start, the others go by size",

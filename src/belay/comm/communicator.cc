@@ -206,8 +206,9 @@ void* Communicator::allocate(std::size_t bytes) {
 std::byte* Communicator::scratch(std::size_t bytes, const Signature& signature) {
   if (bytes > scratch_bytes_) {
     if (scratch_ != nullptr) transport_.deallocate(std::exchange(scratch_, nullptr));
+    scratch_bytes_ = 0;
+    scratch_ = static_cast<std::byte*>(allocate_together(std::bit_ceil(bytes), signature));
     scratch_bytes_ = std::bit_ceil(bytes);
-    scratch_ = static_cast<std::byte*>(allocate_together(scratch_bytes_, signature));
   }
   return scratch_;
 }

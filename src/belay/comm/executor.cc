@@ -102,7 +102,7 @@ bool Executor::advance(PreparedProgram& prepared, std::uint32_t lane) {
       if (step.kind == StepKind::combine) gathers_open = state != State::done;
       if (state == State::open || state == State::sent) {
         complete = false;
-        waiting_for_ = step.peer;
+        if (step.peer >= 0) waiting_for_ = step.peer;
       }
     }
     if (!complete) return moved;

@@ -101,6 +101,13 @@ class MpiTransport final : public Transport {
     }
     return true;
   }
+  [[nodiscard]] bool any_failed() const {
+    for (int rank = 0; rank < size(); ++rank) {
+      const auto other = status(rank);
+      if (other && other->state == RankStatus::State::failed) return true;
+    }
+    return false;
+  }
   MpiWindows& windows() { return shared_->windows(); }
 
  private:
@@ -189,7 +196,8 @@ class MpiWorld final : public World {
       }
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
-    if (raised || !transport_->all_left() || transport_->raised()) {
+    // Freeing windows takes all ranks; one that failed does not come.
+    if (raised || !transport_->all_left() || transport_->raised() || transport_->any_failed()) {
       // The exit code of the job should be that of a rank that failed: those that did not go last.
       if (!failed) std::this_thread::sleep_for(std::chrono::seconds(1));
       transport_->windows().abandon();

@@ -66,6 +66,8 @@ void Watch::idle(int peer) {
     next_look_ = now + kLookEvery;
     return;
   }
+  // The processor is worth more to whoever is late.
+  if (now - idle_since_ > kLong) std::this_thread::sleep_for(std::chrono::microseconds(100));
   if (now < next_look_) return;
   next_look_ = now + kLookEvery;
   look_around(peer);
@@ -73,7 +75,6 @@ void Watch::idle(int peer) {
   if (idle_for.count() >= timeout_s_) {
     give_up(fmt::format("no progress for {:.3g} s: {}", timeout_s_, who_is_late(peer)));
   }
-  if (now - idle_since_ > kLong) std::this_thread::sleep_for(std::chrono::microseconds(100));
 }
 
 // What need not wait for the time-out.

@@ -26,6 +26,11 @@ BucketSizes bucket_sizes(const ParameterTable& table, const ExchangeOptions& opt
 
 }  // namespace
 
+ExchangeOptions exchange_options(const comm::CommConfig& config) {
+  return {static_cast<std::size_t>(config.bucket_mb * 1e6), static_cast<int>(config.buckets),
+          config.overlap};
+}
+
 std::size_t exchange_bytes(const ParameterTable& table, const ExchangeOptions& options) {
   const BucketSizes sizes = bucket_sizes(table, options);
   return static_cast<std::size_t>(sizes.elements * sizes.buckets) * sizeof(float);

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "belay/comm/comm_config.h"
 #include "belay/comm/communicator.h"
 #include "belay/model/pass.h"
 
@@ -26,6 +27,8 @@ struct ExchangeOptions {
   bool overlap = true;  // false: reduce only when the backward pass has ended, with as many buckets
                         // as all gradients fill
 };
+
+ExchangeOptions exchange_options(const comm::CommConfig& config);
 
 // Bytes that an exchange over this table allocates.
 std::size_t exchange_bytes(const ParameterTable& table, const ExchangeOptions& options);

@@ -25,7 +25,7 @@ BatchShare Replicas::share() const {
 
 std::size_t Replicas::bytes(const ParameterTable& table) const {
   std::size_t bytes = 0;
-  if (ranks_.size() > 1) bytes += exchange_bytes(table, config_.comm.exchange());
+  if (ranks_.size() > 1) bytes += exchange_bytes(table, exchange_options(config_.comm));
   if (config_.comm.order_stable) bytes += StableSum::bytes(table, share().rounds());
   return bytes;
 }
@@ -33,7 +33,7 @@ std::size_t Replicas::bytes(const ParameterTable& table) const {
 void Replicas::connect(Device& device, Program& program) {
   if (ranks_.size() > 1) {
     exchange_ = std::make_unique<GradientExchange>(program.parameters(), *ranks_.communicator(),
-                                                   config_.comm.exchange());
+                                                   exchange_options(config_.comm));
     program.set_exchange(exchange_.get());
   }
   if (config_.comm.order_stable) {

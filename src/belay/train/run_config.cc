@@ -56,6 +56,7 @@ RunConfig parse_config(std::string_view text, std::string_view source,
   config.model = family_defaults(first.model.family);
   read_into(config, text, source, overrides);
   check_parallel(config.parallel);
+  static_cast<void>(forced_choices(config.comm));  // throws if it is not understood
   if (config.comm.order_stable && ranks > 1 && config.train.micro_batch == 0) {
     fail(ExitCode::usage,
          "comm.order_stable = true needs train.micro_batch: what is derived from global_batch "

@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "belay/comm/comm_config.h"
 #include "belay/data/data_config.h"
 #include "belay/machine/machine_config.h"
 #include "belay/model/model_config.h"
 #include "belay/observe/observe_config.h"
 #include "belay/optim/optimizer_config.h"
-#include "belay/parallel/comm_config.h"
 #include "belay/parallel/parallel_config.h"
 #include "belay/precision/arithmetic_config.h"
 #include "belay/precision/precision_config.h"
@@ -27,7 +27,7 @@ struct RunConfig {
   ArithmeticConfig arithmetic;
   PrecisionConfig precision;
   ParallelConfig parallel;
-  CommConfig comm;
+  comm::CommConfig comm;
   SnapshotConfig snapshot;
   ObserveConfig observe;
   MachineConfig machine;
