@@ -99,7 +99,10 @@ void GradientWatch::report(std::int64_t step, const ScaleChange& change) {
   if (change.after == change.before) return;
   if (change.after > change.before) {
     log::info("step {}: loss scale {} -> {}", step, change.before, change.after);
-  } else if (change.look->forecast) {
+    return;
+  }
+  BELAY_CHECK(change.look != nullptr);  // nothing else lowers the scale after a good step
+  if (change.look->forecast) {
     log::info("step {}: loss scale {} -> {}, before an overflow that the norms of {} forecast",
               step, change.before, change.after,
               protection_.layers().name(change.look->leaving_layer));
