@@ -127,7 +127,7 @@ void MpiMessages::tell(const std::vector<int>& peers, RankStatus::State state,
                        std::uint64_t finished, std::string_view reason) {
   Letter letter{static_cast<std::uint32_t>(state), finished, {}};
   const std::size_t length = std::min(reason.size(), letter.reason.size() - 1);
-  std::memcpy(letter.reason.data(), reason.data(), length);
+  if (length > 0) std::memcpy(letter.reason.data(), reason.data(), length);
   // Short enough to leave at once, and nobody waits for it: the peer may be gone.
   for (const int peer : peers) {
     auto kept = std::make_unique<Letter>(letter);

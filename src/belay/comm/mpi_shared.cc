@@ -3,12 +3,18 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "belay/base/check.h"
 
 namespace belay::comm {
+namespace {
+
+constexpr std::size_t kCacheLine = 64;  // what Transport::allocate() promises
+
+}  // namespace
 
 MpiWindows::MpiWindows(MPI_Comm host) : host_(host) {
   MPI_Comm_rank(host_, &rank_);
@@ -33,8 +39,9 @@ void* MpiWindows::allocate(std::size_t bytes) {
   Window window;
   window.bytes = whole;
   void* own = nullptr;
-  const int code =
-      MPI_Win_allocate_shared(static_cast<MPI_Aint>(whole), 1, info, host_, &own, &window.window);
+  // MPI may put its own words in front; room to go on to the next cache line.
+  const int code = MPI_Win_allocate_shared(static_cast<MPI_Aint>(whole + kCacheLine), 1, info,
+                                           host_, &own, &window.window);
   MPI_Info_free(&info);
   if (code != MPI_SUCCESS) {
     fail(ExitCode::capacity,
@@ -47,11 +54,14 @@ void* MpiWindows::allocate(std::size_t bytes) {
     void* base = nullptr;
     check_mpi(MPI_Win_shared_query(window.window, rank, &size, &unit, &base),
               "MPI_Win_shared_query");
-    window.bases.push_back(static_cast<const std::byte*>(base));
+    // Mappings begin at pages, so the same place in every process.
+    const auto address = reinterpret_cast<std::uintptr_t>(base);
+    const std::uintptr_t aligned = (address + kCacheLine - 1) / kCacheLine * kCacheLine;
+    window.bases.push_back(reinterpret_cast<const std::byte*>(aligned));
   }
   window.in_use = true;
   windows_.push_back(std::move(window));
-  return own;
+  return const_cast<std::byte*>(windows_.back().bases[static_cast<std::size_t>(rank_)]);
 }
 
 void MpiWindows::deallocate(void* memory) {
