@@ -37,9 +37,12 @@ std::size_t exchange_bytes(const ParameterTable& table, const ExchangeOptions& o
 }
 
 GradientExchange::GradientExchange(const ParameterStore& store, comm::Communicator& communicator,
-                                   const ExchangeOptions& options)
+                                   const ExchangeOptions& options,
+                                   std::unique_ptr<BucketReducer> reducer)
     : store_(store),
       communicator_(communicator),
+      reducer_(reducer != nullptr ? std::move(reducer)
+                                  : std::make_unique<DenseReducer>(communicator)),
       options_(options),
       capacity_(bucket_sizes(store.table(), options).elements) {
   BELAY_CHECK(options.buckets >= 1);
@@ -119,7 +122,7 @@ void GradientExchange::take_back() {
     bucket.reduced = false;
   }
   times_.exposed_ms += ms_since(begin);
-  for (const Piece& piece : bucket.pieces) {
+  for (const BucketPiece& piece : bucket.pieces) {
     const Tensor gradient = store_.grad(piece.parameter);
     lane_->copy_in(gradient.as<float>() + piece.begin, bucket.memory + piece.at,
                    static_cast<std::size_t>(piece.count) * sizeof(float));
@@ -154,8 +157,7 @@ void GradientExchange::work() {
     const auto begin = Clock::now();
     std::exception_ptr error;
     try {
-      communicator_.all_reduce(bucket->memory, bucket->memory, bucket->used, DType::f32,
-                               comm::ReduceOp::sum);
+      reducer_->reduce({bucket->memory, static_cast<std::size_t>(bucket->used)}, bucket->pieces);
     } catch (...) {
       error = std::current_exception();
     }

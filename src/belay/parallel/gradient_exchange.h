@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "belay/comm/comm_config.h"
 #include "belay/comm/communicator.h"
 #include "belay/model/pass.h"
+#include "belay/parallel/bucket_reducer.h"
 
 namespace belay {
 
@@ -43,8 +45,10 @@ class GradientExchange final : public GradientListener {
  public:
   // Every rank makes one over equal tables and options, and the communicator serves nobody else
   // between the first gradient of a pass and the end of finish(). All outlive the exchange.
+  // Without a reducer, buckets are summed as they are.
   GradientExchange(const ParameterStore& store, comm::Communicator& communicator,
-                   const ExchangeOptions& options);
+                   const ExchangeOptions& options,
+                   std::unique_ptr<BucketReducer> reducer = nullptr);
   ~GradientExchange() override;
 
   // Starts a pass on `lane`. `after`, if any, hears of each parameter once its gradient is the sum.
@@ -61,18 +65,10 @@ class GradientExchange final : public GradientListener {
   void reset_times() { times_ = {}; }
 
  private:
-  // A piece of a gradient that lies in a bucket.
-  struct Piece {
-    int parameter = 0;
-    std::int64_t begin = 0;  // element of the gradient
-    std::int64_t count = 0;
-    std::int64_t at = 0;  // element of the bucket
-    bool last = false;    // of the gradient
-  };
   struct Bucket {
     float* memory = nullptr;
     std::int64_t used = 0;
-    std::vector<Piece> pieces;
+    std::vector<BucketPiece> pieces;
     bool reduced = false;
   };
 
@@ -83,6 +79,7 @@ class GradientExchange final : public GradientListener {
 
   const ParameterStore& store_;
   comm::Communicator& communicator_;
+  std::unique_ptr<BucketReducer> reducer_;
   ExchangeOptions options_;
   std::int64_t capacity_;  // elements of a bucket
   std::vector<Bucket> buckets_;
