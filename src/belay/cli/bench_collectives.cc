@@ -137,6 +137,8 @@ void add_bench_collectives(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--force", options->bench.force,
                       "A choice for a range of sizes: 'all_reduce:0-65536=recursive_doubling'");
+  command->add_option("--rank-map", options->bench.rank_map,
+                      "File of rank_id,npu_id,hccs_domain: which ranks share fast links");
   command->add_flag("--regret", options->bench.regret,
                     "Time every other candidate too: how much slower the choice is than the best");
   command
@@ -176,11 +178,12 @@ void add_bench_collectives(CLI::App& bench) {
           print_row(row);
         });
     if (report.rank != 0) return;
-    if (options->table && !options->json) fmt::print("{}", report.table);
+    if (options->table && !options->json) fmt::print("{}\n{}", report.topology, report.table);
     if (options->json) {
       nlohmann::json rows = nlohmann::json::array();
       for (const comm::CollectiveTiming& row : report.rows) rows.push_back(to_json(row));
       fmt::print("{}\n", nlohmann::json{{"ranks", report.ranks},
+                                        {"topology", report.topology},
                                         {"rows", rows},
                                         {"mpi_ratio_geomean", optional_number(report.mpi_ratio)},
                                         {"mpi_ratio_least", optional_number(report.least_ratio)}}

@@ -10,11 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include "belay/base/error.h"
+#include "belay/base/file.h"
 #include "belay/base/log.h"
 #include "belay/base/parallel.h"
 #include "belay/cli/commands.h"
 #include "belay/cli/options.h"
 #include "belay/comm/calibrate.h"
+#include "belay/comm/topology.h"
 #include "belay/comm/world.h"
 #include "belay/plan/plan.h"
 #include "belay/train/rank_group.h"
@@ -150,6 +152,35 @@ void compare_settings(const RankGroup& ranks, const RunConfig& config,
   ranks.together([&] { refuse_difference(own, first); });
 }
 
+// The first rank reads the map for all.
+comm::Topology topology_of(comm::World& world, comm::Communicator& communicator,
+                           const std::string& path) {
+  if (path.empty()) return comm::find_topology(communicator, world.host_of());
+  const RankGroup ranks(&communicator);
+  const auto parsed = [&](const std::string& text) {
+    return comm::topology_of_map(comm::parse_rank_map(text, path), world.host_of(), path);
+  };
+  std::string text;
+  ranks.together([&] {
+    if (!ranks.first()) return;
+    text = read_file(path);
+    parsed(text);
+  });
+  return parsed(ranks.share(text));
+}
+
+void choose_collectives(comm::World& world, comm::Communicator& communicator,
+                        const comm::CommConfig& config) {
+  const comm::Topology topology = topology_of(world, communicator, config.rank_map);
+  if (communicator.size() == 1) return;
+  log::info("{}", topology.to_text());
+  communicator.set_layout(topology.layout());
+  const auto chosen = comm::chooser_named(communicator, name_of(config.chooser),
+                                          forced_choices(config), topology.domain_of);
+  communicator.set_chooser(chosen.chooser);
+  if (!chosen.table.empty()) log::debug("collectives by predicted time:\n{}", chosen.table);
+}
+
 void run(const Arguments& arguments) {
   TrainOptions options = arguments.options;
   parse_timeline(arguments.timeline, options);
@@ -167,17 +198,11 @@ void run(const Arguments& arguments) {
   comm::CommunicatorOptions how;
   how.timeout_s = config.comm.timeout_s;
   how.order_stable = config.comm.order_stable;
-  how.layout.domain_of = world->host_of();
   comm::Communicator communicator(world->transport(), how);
-  if (world->size() > 1) {
-    const auto chosen = comm::chooser_named(communicator, name_of(config.comm.chooser),
-                                            forced_choices(config.comm), world->host_of());
-    communicator.set_chooser(chosen.chooser);
-    if (!chosen.table.empty()) log::debug("collectives by predicted time:\n{}", chosen.table);
-  }
   options.communicator = &communicator;
   const TrainSummary summary = as_rank(world->rank(), [&] {
     compare_settings(RankGroup(&communicator), config, options);
+    choose_collectives(*world, communicator, config.comm);
     return train(config, options);
   });
   if (first) print_summary(summary, options.out, arguments.json);

@@ -16,6 +16,7 @@
 #include "belay/comm/communicator.h"
 #include "belay/comm/element_values.h"
 #include "belay/comm/gloo_group.h"
+#include "belay/comm/topology.h"
 #include "belay/comm/world.h"
 
 namespace belay::comm {
@@ -345,18 +346,24 @@ CollectivesReport bench_collectives(const CollectivesBench& options,
   const std::unique_ptr<World> world = World::join({.shared_memory = !options.messages});
   CommunicatorOptions comm_options;
   comm_options.order_stable = options.order_stable;
-  comm_options.layout.domain_of = world->host_of();
   Communicator comm(world->transport(), comm_options);
+  const Topology topology =
+      options.rank_map.empty()
+          ? find_topology(comm, world->host_of())
+          : topology_of_map(read_rank_map(options.rank_map), world->host_of(), options.rank_map);
+  comm.set_layout(topology.layout());
   CollectivesReport report;
   report.rank = comm.rank();
   report.ranks = comm.size();
   std::vector<ForcedChoice> forced;
   for (const std::string& text : options.force) forced.push_back(parse_forced(text));
-  const NamedChooser named_chooser = chooser_named(comm, options.chooser, forced, world->host_of());
+  report.topology = topology.to_text();
+  const NamedChooser named_chooser =
+      chooser_named(comm, options.chooser, forced, topology.domain_of);
   const Chooser& chooser = named_chooser.chooser;
   report.table = named_chooser.table;
-  const bool domains = members_of_domains(world->host_of()).size() > 1;
-  Gloo gloo(comm, !options.messages && !domains && options.gloo);
+  const bool domains = topology.domains() > 1;
+  Gloo gloo(comm, !options.messages && topology.hosts() == 1 && options.gloo);
   Bench bench(*world, comm, gloo, options, dtype);
   for (const Collective collective : collectives) {
     const bool beside_mpi =

@@ -21,6 +21,7 @@ struct CollectivesBench {
   double seconds = 0.2;
   std::string chooser = "model";   // model, size, doubling-tree-ring, ring-tree-hierarchical
   std::vector<std::string> force;  // as parse_forced() takes them
+  std::string rank_map;            // a file; empty: domains are found out
   bool regret = false;             // time every candidate beside the choice
   bool order_stable = false;
   bool messages = false;
@@ -54,6 +55,7 @@ struct CollectivesReport {
   std::vector<CollectiveTiming> rows;
   double mpi_ratio = 0;    // geometric mean of mpi_us / us over the rows that have both
   double least_ratio = 0;  // the smallest
+  std::string topology;    // of the ranks, in a line
   std::string table;       // of choices, with chooser model
 };
 

@@ -36,6 +36,9 @@ std::span<const config::Field> CommConfig::fields() {
           config::one_of(kChoosers)),
       field<&CommConfig::force>(
           "force", "choices to force, as in 'all_reduce:0-65536=direct; broadcast=chain x16'"),
+      field<&CommConfig::rank_map>(
+          "rank_map",
+          "file of rank_id,npu_id,hccs_domain: which ranks share fast links; empty: found out"),
   };
   return kFields;
 }

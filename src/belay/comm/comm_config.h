@@ -21,7 +21,8 @@ struct CommConfig {
   bool overlap = true;
   bool order_stable = false;
   ChooserKind chooser = ChooserKind::size;
-  std::string force;  // as parse_forced() takes them, separated by ';'
+  std::string force;     // as parse_forced() takes them, separated by ';'
+  std::string rank_map;  // a file, see rank_map.h; empty: domains are found out
 
   static constexpr std::string_view kSection = "comm";
   static std::span<const config::Field> fields();

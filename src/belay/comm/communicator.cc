@@ -58,6 +58,11 @@ void Communicator::set_chooser(Chooser chooser) {
   options_.chooser = std::move(chooser);
 }
 
+void Communicator::set_layout(Layout layout) {
+  options_.layout = std::move(layout);
+  forget_schedules();
+}
+
 void Communicator::forget_schedules() {
   prepared_.clear();
 }

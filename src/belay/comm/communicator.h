@@ -72,8 +72,9 @@ class Communicator {
   void* allocate(std::size_t bytes);
   void deallocate(void* memory) { transport_.deallocate(memory); }
 
-  // The calls that follow take another chooser; collective.
+  // The calls that follow take another chooser, or another layout; collective.
   void set_chooser(Chooser chooser);
+  void set_layout(Layout layout);
   // Prepared schedules, kept for calls to come, go.
   void forget_schedules();
   // The choice for the next call of this kind.
