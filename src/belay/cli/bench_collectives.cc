@@ -139,6 +139,8 @@ void add_bench_collectives(CLI::App& bench) {
                       "A choice for a range of sizes: 'all_reduce:0-65536=recursive_doubling'");
   command->add_option("--rank-map", options->bench.rank_map,
                       "File of rank_id,npu_id,hccs_domain: which ranks share fast links");
+  command->add_option("--inject", options->bench.inject,
+                      "Faults to inject: 'link 0-1 bandwidth=1e8; rank 1 stop@call=40'");
   command->add_flag("--regret", options->bench.regret,
                     "Time every other candidate too: how much slower the choice is than the best");
   command

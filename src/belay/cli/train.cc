@@ -16,6 +16,7 @@
 #include "belay/cli/commands.h"
 #include "belay/cli/options.h"
 #include "belay/comm/calibrate.h"
+#include "belay/comm/fault_transport.h"
 #include "belay/comm/topology.h"
 #include "belay/comm/world.h"
 #include "belay/plan/plan.h"
@@ -198,7 +199,9 @@ void run(const Arguments& arguments) {
   comm::CommunicatorOptions how;
   how.timeout_s = config.comm.timeout_s;
   how.order_stable = config.comm.order_stable;
-  comm::Communicator communicator(world->transport(), how);
+  const std::unique_ptr<comm::Transport> faults =
+      comm::inject_faults(world->transport(), config.comm.inject, comm::RankIs::process);
+  comm::Communicator communicator(faults != nullptr ? *faults : world->transport(), how);
   options.communicator = &communicator;
   const TrainSummary summary = as_rank(world->rank(), [&] {
     compare_settings(RankGroup(&communicator), config, options);

@@ -15,6 +15,7 @@
 #include "belay/comm/calibrate.h"
 #include "belay/comm/communicator.h"
 #include "belay/comm/element_values.h"
+#include "belay/comm/fault_transport.h"
 #include "belay/comm/gloo_group.h"
 #include "belay/comm/topology.h"
 #include "belay/comm/world.h"
@@ -346,7 +347,9 @@ CollectivesReport bench_collectives(const CollectivesBench& options,
   const std::unique_ptr<World> world = World::join({.shared_memory = !options.messages});
   CommunicatorOptions comm_options;
   comm_options.order_stable = options.order_stable;
-  Communicator comm(world->transport(), comm_options);
+  const std::unique_ptr<Transport> faults =
+      inject_faults(world->transport(), options.inject, RankIs::process);
+  Communicator comm(faults != nullptr ? *faults : world->transport(), comm_options);
   const Topology topology =
       options.rank_map.empty()
           ? find_topology(comm, world->host_of())

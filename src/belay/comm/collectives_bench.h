@@ -22,6 +22,7 @@ struct CollectivesBench {
   std::string chooser = "model";   // model, size, doubling-tree-ring, ring-tree-hierarchical
   std::vector<std::string> force;  // as parse_forced() takes them
   std::string rank_map;            // a file; empty: domains are found out
+  std::string inject;              // faults, as FaultScript reads them
   bool regret = false;             // time every candidate beside the choice
   bool order_stable = false;
   bool messages = false;

@@ -39,6 +39,10 @@ std::span<const config::Field> CommConfig::fields() {
       field<&CommConfig::rank_map>(
           "rank_map",
           "file of rank_id,npu_id,hccs_domain: which ranks share fast links; empty: found out"),
+      field<&CommConfig::inject>(
+          "inject",
+          "faults to inject, for tests, as in 'link 0-1 bandwidth=1e8 from=100; rank 2 "
+          "kill@call=20'"),
   };
   return kFields;
 }

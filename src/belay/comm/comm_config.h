@@ -23,6 +23,7 @@ struct CommConfig {
   ChooserKind chooser = ChooserKind::size;
   std::string force;     // as parse_forced() takes them, separated by ';'
   std::string rank_map;  // a file, see rank_map.h; empty: domains are found out
+  std::string inject;    // faults, as FaultScript reads them
 
   static constexpr std::string_view kSection = "comm";
   static std::span<const config::Field> fields();

@@ -4,19 +4,17 @@
 #include "belay/comm/world.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "belay/base/error.h"
 #include "belay/comm/communicator.h"
+#include "belay/comm/fault_transport.h"
+#include "belay/comm/mpi_ranks.h"
 
 namespace belay::comm {
 namespace {
@@ -95,7 +93,10 @@ void play(const std::string& scenario, World& world) {
   CommunicatorOptions options;
   options.timeout_s = 1;
   options.layout.domain_of = world.host_of();
-  Communicator comm(world.transport(), options);
+  const char* const inject = std::getenv("BELAY_TEST_INJECT");
+  const auto faults =
+      inject_faults(world.transport(), inject == nullptr ? "" : inject, RankIs::process);
+  Communicator comm(faults != nullptr ? *faults : world.transport(), options);
   const bool last = comm.rank() == comm.size() - 1;
   if (scenario == "sums") {
     all_algorithms(comm);
@@ -106,7 +107,9 @@ void play(const std::string& scenario, World& world) {
   if (scenario == "mismatch") sum(comm, last ? 200 : 300);
   if (scenario == "leaves" && last) return;
   if (scenario == "throws" && last) fail(ExitCode::data, "this rank has bad data");
-  if (scenario == "stops" && last) std::raise(SIGSTOP);
+  if (scenario == "many") {
+    for (int call = 0; call < 100; ++call) sum(comm, 1000);
+  }
   sum(comm, 400);
 }
 
@@ -123,59 +126,31 @@ TEST(MpiRank, PlaysItsPart) {
   }
 }
 
-struct Outcome {
-  int code = -1;
-  std::string output;
-  double seconds = 0;
-
-  [[nodiscard]] int count(const std::string& part) const {
-    int found = 0;
-    for (std::size_t at = output.find(part); at != std::string::npos;
-         at = output.find(part, at + 1)) {
-      ++found;
-    }
-    return found;
-  }
-};
-
-Outcome run(int ranks, const std::string& scenario, bool messages = false) {
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  // Variables of the tests' own run would be inherited: sharding above all.
-  const std::string command =
-      "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX OMPI_ALLOW_RUN_AS_ROOT=1 "
-      "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ASAN_OPTIONS=detect_leaks=0 BELAY_TEST_SCENARIO=" +
-      scenario + (messages ? " BELAY_TEST_MESSAGES=1" : "") +
-      " timeout 60 mpirun --oversubscribe --bind-to none -n " + std::to_string(ranks) + " " + self +
-      " --gtest_color=no --gtest_filter=MpiRank.PlaysItsPart 2>&1";
-  const auto begin = std::chrono::steady_clock::now();
-  std::FILE* const pipe = popen(command.c_str(), "r");
-  Outcome outcome;
-  if (pipe == nullptr) return outcome;
-  std::array<char, 4096> buffer{};
-  while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) outcome.output += buffer.data();
-  const int status = pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return outcome;
+MpiOutcome run(int ranks, const std::string& scenario, bool messages = false,
+               const std::string& inject = {}) {
+  return run_under_mpi(ranks, "MpiRank.PlaysItsPart",
+                       {{"BELAY_TEST_SCENARIO", scenario},
+                        {"BELAY_TEST_INJECT", inject},
+                        {messages ? "BELAY_TEST_MESSAGES" : "BELAY_TEST_SHARED", "1"}});
 }
 
 TEST(MpiWorld, SumsAreExactOverSharedMemory) {
   for (const int ranks : {2, 3}) {
-    const Outcome outcome = run(ranks, "sums");
+    const MpiOutcome outcome = run(ranks, "sums");
     EXPECT_EQ(outcome.code, 0) << outcome.output;
     EXPECT_EQ(outcome.count("[  PASSED  ] 1 test."), ranks) << outcome.output;
   }
 }
 
 TEST(MpiWorld, SumsAreExactOverMessages) {
-  const Outcome outcome = run(3, "sums", true);
+  const MpiOutcome outcome = run(3, "sums", true);
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(outcome.count("[  PASSED  ] 1 test."), 3) << outcome.output;
 }
 
 TEST(MpiWorld, DisagreementEndsAllRanks) {
   for (const bool messages : {false, true}) {
-    const Outcome outcome = run(2, "mismatch", messages);
+    const MpiOutcome outcome = run(2, "mismatch", messages);
     EXPECT_EQ(outcome.code, 5) << outcome.output;
     EXPECT_EQ(outcome.count("says: all_reduce #2"), 2) << outcome.output;
     EXPECT_EQ(outcome.count("the ranks disagree"), 2) << outcome.output;
@@ -186,26 +161,53 @@ TEST(MpiWorld, DisagreementEndsAllRanks) {
 
 TEST(MpiWorld, ARankThatLeavesIsNamed) {
   for (const bool messages : {false, true}) {
-    const Outcome outcome = run(3, "leaves", messages);
+    const MpiOutcome outcome = run(3, "leaves", messages);
     EXPECT_EQ(outcome.code, 5) << outcome.output;
     EXPECT_EQ(outcome.count("rank 2 has ended after 1 calls"), 2) << outcome.output;
   }
 }
 
 TEST(MpiWorld, ARankThatFailsKeepsItsOwnExitCode) {
-  const Outcome outcome = run(2, "throws");
+  const MpiOutcome outcome = run(2, "throws");
   EXPECT_EQ(outcome.count("says: this rank has bad data"), 1) << outcome.output;
   EXPECT_EQ(outcome.count("rank 1 has ended after 1 calls"), 1) << outcome.output;
   EXPECT_TRUE(outcome.code == 3 || outcome.code == 5) << outcome.output;
 }
 
 TEST(MpiWorld, ARankThatStopsIsNamedWithinTheTimeOut) {
-  const Outcome outcome = run(3, "stops");
+  const MpiOutcome outcome = run(3, "many", false, "rank 2 stop@call=2");
   EXPECT_EQ(outcome.code, 5) << outcome.output;
   // The stopped rank too, if mpirun wakes it up before it ends it.
   EXPECT_GE(outcome.count("rank 2 has not called it; rank 2 has finished call #1"), 2)
       << outcome.output;
   EXPECT_LT(outcome.seconds, 20);
+  EXPECT_TRUE(outcome.leftovers().empty());
+}
+
+TEST(MpiWorld, ARankThatIsKilledEndsAllAndIsNamed) {
+  for (const bool messages : {false, true}) {
+    const MpiOutcome outcome = run(4, "many", messages, "rank 2 kill@call=20");
+    EXPECT_NE(outcome.code, 0) << outcome.output;
+    EXPECT_GE(outcome.count("process rank 2 "), 1) << outcome.output;
+    EXPECT_GE(outcome.count("signal 9"), 1) << outcome.output;
+    EXPECT_LT(outcome.seconds, 10);
+    EXPECT_TRUE(outcome.leftovers().empty());
+  }
+}
+
+TEST(MpiWorld, SlowLinksAndLostMessages) {
+  for (const bool messages : {false, true}) {
+    // 4 kB at 100 kB/s in each of 100 calls would take 4 s; ten calls of them do.
+    const MpiOutcome slow = run(2, "many", messages, "link 0-1 bandwidth=100k from=11 to=20");
+    EXPECT_EQ(slow.code, 0) << slow.output;
+    EXPECT_GE(slow.seconds, 0.4);
+    const MpiOutcome lost = run(2, "many", messages, "link 0->1 drop@call=30");
+    EXPECT_EQ(lost.code, 5) << lost.output;
+    // Rank 0 may be done with it, and miss rank 1 in the next call.
+    EXPECT_EQ(lost.count("says: all_reduce #30") + lost.count("says: all_reduce #31"), 2)
+        << lost.output;
+    EXPECT_EQ(lost.count("no progress for 1 s"), 2) << lost.output;
+  }
 }
 
 }  // namespace

@@ -10,21 +10,26 @@
 
 #include "belay/base/error.h"
 #include "belay/comm/communicator.h"
+#include "belay/comm/fault_transport.h"
 #include "belay/comm/thread_transport.h"
 
 namespace belay::comm {
 
 // Runs body on every rank and returns each one's error message, empty if there was none. Errors
-// must carry ExitCode::communication.
+// must carry ExitCode::communication. `inject`: faults, as FaultScript reads them.
 inline std::vector<std::string> run_ranks(int ranks, const CommunicatorOptions& options,
-                                          const std::function<void(Communicator&)>& body) {
+                                          const std::function<void(Communicator&)>& body,
+                                          const std::string& inject = {}) {
+  const FaultScript script(inject, ranks);
   ThreadGroup group(ranks);
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        Communicator communicator(group.transport(rank), options);
+        FaultTransport faults(group.transport(rank), script, RankIs::thread);
+        Transport& transport = group.transport(rank);
+        Communicator communicator(script.empty() ? transport : faults, options);
         body(communicator);
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::communication) << error.what();

@@ -3,6 +3,7 @@
 // by one thread at a time.
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -35,6 +36,8 @@ struct RankStatus {
 
 class Transport {
  public:
+  using Clock = std::chrono::steady_clock;
+
   virtual ~Transport() = default;
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
@@ -62,6 +65,9 @@ class Transport {
   virtual bool peek(int peer, int lane, int nth, Message& message) = 0;
   // The oldest message from the peer has been used.
   virtual void release(int peer, int lane) = 0;
+  // When the next message that is known to be under way will be there, if that is ahead: a waiting
+  // rank may sleep until then. A time gone by where nothing is known.
+  [[nodiscard]] virtual Clock::time_point due() const { return {}; }
 
   // --- What ranks know of each other.
   virtual void enter(const Signature& call) = 0;

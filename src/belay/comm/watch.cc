@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -19,6 +20,8 @@ constexpr std::uint64_t kIdlePerLook = 64;
 constexpr auto kLookEvery = std::chrono::milliseconds(2);
 // A wait that has lasted this long does not mind a few microseconds more.
 constexpr auto kLong = std::chrono::milliseconds(20);
+// Something else than the message that is due may come.
+constexpr auto kLongestSleep = std::chrono::microseconds(500);
 // A running rank shows a beat within so many such waits, however busy the machine.
 constexpr auto kBeatWait = std::chrono::milliseconds(20);
 constexpr int kBeatTries = 25;
@@ -54,7 +57,8 @@ void Watch::idle(int peer) {
     return;
   }
   const std::uint64_t waited = idle_ - (crowded_ ? kCrowdedSpins : kSpins);
-  if (waited % kIdlePerLook != 0) {
+  const bool slept = waited > 0 && sleep_until_due();
+  if (!slept && waited % kIdlePerLook != 0) {
     sched_yield();
     return;
   }
@@ -67,7 +71,8 @@ void Watch::idle(int peer) {
     return;
   }
   // The processor is worth more to whoever is late.
-  if (now - idle_since_ > kLong) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  if (!slept && now - idle_since_ > kLong)
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
   if (now < next_look_) return;
   next_look_ = now + kLookEvery;
   look_around(peer);
@@ -75,6 +80,15 @@ void Watch::idle(int peer) {
   if (idle_for.count() >= timeout_s_) {
     give_up(fmt::format("no progress for {:.3g} s: {}", timeout_s_, who_is_late(peer)));
   }
+}
+
+// While a message is known to be under way the processor is free for others.
+bool Watch::sleep_until_due() {
+  const Clock::time_point due = transport_.due();
+  const Clock::time_point now = Clock::now();
+  if (due <= now) return false;
+  std::this_thread::sleep_until(std::min(due, now + kLongestSleep));
+  return true;
 }
 
 // What need not wait for the time-out.

@@ -30,6 +30,7 @@ class Watch {
 
  private:
   using Clock = std::chrono::steady_clock;
+  [[nodiscard]] bool sleep_until_due();
   void look_around(int peer);
   [[nodiscard]] std::string who_is_late(int peer);
   [[noreturn]] void rethrow();

@@ -2,6 +2,7 @@
 
 #include "belay/base/error.h"
 #include "belay/base/file.h"
+#include "belay/comm/fault_script.h"
 #include "belay/model/model_fields.h"
 
 namespace belay {
@@ -56,7 +57,9 @@ RunConfig parse_config(std::string_view text, std::string_view source,
   config.model = family_defaults(first.model.family);
   read_into(config, text, source, overrides);
   check_parallel(config.parallel);
-  static_cast<void>(forced_choices(config.comm));  // throws if it is not understood
+  // These throw if they are not understood.
+  static_cast<void>(forced_choices(config.comm));
+  static_cast<void>(comm::FaultScript(config.comm.inject, ranks));
   if (config.comm.order_stable && ranks > 1 && config.train.micro_batch == 0) {
     fail(ExitCode::usage,
          "comm.order_stable = true needs train.micro_batch: what is derived from global_batch "
