@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "belay/base/error.h"
+
 namespace belay::comm {
 namespace {
 
@@ -9,10 +11,35 @@ namespace {
 constexpr std::string_view kChoosers[] = {"model", "size", "doubling-tree-ring",
                                           "ring-tree-hierarchical"};
 
+// In the order of their enums.
+constexpr std::string_view kCompressions[] = {"none", "topk", "int8", "topk_int8"};
+constexpr std::string_view kLevels[] = {"all", "slow"};
+constexpr std::string_view kWhen[] = {"pays", "always"};
+
 }  // namespace
 
 std::string_view name_of(ChooserKind kind) {
   return kChoosers[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name_of(Compression compression) {
+  return kCompressions[static_cast<std::size_t>(compression)];
+}
+
+std::string_view name_of(CompressionLevel level) {
+  return kLevels[static_cast<std::size_t>(level)];
+}
+
+std::string_view name_of(CompressionWhen when) {
+  return kWhen[static_cast<std::size_t>(when)];
+}
+
+void check_comm(const CommConfig& config) {
+  if (config.compression == Compression::none || !config.order_stable) return;
+  fail(ExitCode::usage,
+       "comm.order_stable = true promises the bits of one rank, comm.compression = \"{}\" changes "
+       "what ranks send; set one of them to false or \"none\"",
+       name_of(config.compression));
 }
 
 std::span<const config::Field> CommConfig::fields() {
@@ -43,6 +70,26 @@ std::span<const config::Field> CommConfig::fields() {
           "inject",
           "faults to inject, for tests, as in 'link 0-1 bandwidth=1e8 from=100; rank 2 "
           "kill@call=20'"),
+      field<&CommConfig::compression>(
+          "compression",
+          "of gradients between ranks: topk sends the largest, int8 8 bits of each, topk_int8 8 "
+          "bits "
+          "of the largest; what is not sent is added to the next step's",
+          config::one_of(kCompressions)),
+      field<&CommConfig::topk_ratio>("topk_ratio", "share of each tensor that topk sends",
+                                     config::Rule{.low = 0, .high = 1, .open_low = true}),
+      field<&CommConfig::compression_min_sparsity>(
+          "compression_min_sparsity", "topk is used only where it leaves out at least this share",
+          between(0, 1)),
+      field<&CommConfig::compression_level>(
+          "compression_level",
+          "between which ranks: all, or slow: between domains only, plain sums inside them",
+          config::one_of(kLevels)),
+      field<&CommConfig::compression_when>(
+          "compression_when",
+          "pays: for tensors that it makes faster, by a measurement at start; always: for all but "
+          "vectors and small ones",
+          config::one_of(kWhen)),
   };
   return kFields;
 }

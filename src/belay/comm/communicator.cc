@@ -184,14 +184,25 @@ std::unique_ptr<Communicator::Prepared> Communicator::prepare_schedule(const Sch
       key, dtype, {}, PreparedProgram(program_of(schedule, rank())), plan, in_output, tag});
 }
 
+std::shared_ptr<Communicator::Kept> Communicator::keep_schedule(const Schedule& schedule,
+                                                                DType dtype) const {
+  constexpr std::uint8_t kOwnSchedule = 255;
+  ScheduleKey key{.collective = schedule.collective};
+  key.count = schedule.count();
+  return prepare_schedule(schedule, key, dtype, kOwnSchedule);
+}
+
+void Communicator::run_kept(Kept& schedule, const void* input, void* output, ReduceOp op) {
+  const ScheduleKey& key = schedule.key;
+  Call call{.input = input, .output = output};
+  call.input_count = call.output_count = key.count;
+  call.signature = {++sequence_, key.count, -1, key.collective, op, schedule.dtype, 0};
+  run_prepared(schedule, call);
+}
+
 void Communicator::run_schedule(const Schedule& schedule, const void* input, void* output,
                                 DType dtype, ReduceOp op) {
-  constexpr std::uint8_t kOwnSchedule = 255;
-  const std::unique_ptr<Prepared> prepared = prepare_schedule(schedule, {}, dtype, kOwnSchedule);
-  Call call{.input = input, .output = output};
-  call.input_count = call.output_count = schedule.count();
-  call.signature = {++sequence_, schedule.count(), -1, schedule.collective, op, dtype, 0};
-  run_prepared(*prepared, call);
+  run_kept(*keep_schedule(schedule, dtype), input, output, op);
 }
 
 void* Communicator::allocate_together(std::size_t bytes, const Signature& signature) {

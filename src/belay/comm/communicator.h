@@ -67,6 +67,12 @@ class Communicator {
   void run_schedule(const Schedule& schedule, const void* input, void* output, DType dtype,
                     ReduceOp op);
 
+  // The same for a schedule that is run often: what it needs is worked out once.
+  struct Prepared;
+  using Kept = Prepared;
+  [[nodiscard]] std::shared_ptr<Kept> keep_schedule(const Schedule& schedule, DType dtype) const;
+  void run_kept(Kept& schedule, const void* input, void* output, ReduceOp op);
+
   // Memory that calls use without copying: zero, aligned to 64 bytes. A call like the others;
   // all ranks give it back in the same order.
   void* allocate(std::size_t bytes);
@@ -75,6 +81,7 @@ class Communicator {
   // The calls that follow take another chooser, or another layout; collective.
   void set_chooser(Chooser chooser);
   void set_layout(Layout layout);
+  [[nodiscard]] const Layout& layout() const { return options_.layout; }
   // Prepared schedules, kept for calls to come, go.
   void forget_schedules();
   // The choice for the next call of this kind.
@@ -83,7 +90,6 @@ class Communicator {
   }
 
  private:
-  struct Prepared;
   struct Call {
     Signature signature{};
     const void* input = nullptr;

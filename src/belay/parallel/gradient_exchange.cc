@@ -31,6 +31,10 @@ ExchangeOptions exchange_options(const comm::CommConfig& config) {
           config.overlap};
 }
 
+std::int64_t bucket_elements(const ParameterTable& table, const ExchangeOptions& options) {
+  return bucket_sizes(table, options).elements;
+}
+
 std::size_t exchange_bytes(const ParameterTable& table, const ExchangeOptions& options) {
   const BucketSizes sizes = bucket_sizes(table, options);
   return static_cast<std::size_t>(sizes.elements * sizes.buckets) * sizeof(float);

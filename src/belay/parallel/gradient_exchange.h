@@ -32,6 +32,9 @@ struct ExchangeOptions {
 
 ExchangeOptions exchange_options(const comm::CommConfig& config);
 
+// Elements that a bucket holds.
+std::int64_t bucket_elements(const ParameterTable& table, const ExchangeOptions& options);
+
 // Bytes that an exchange over this table allocates.
 std::size_t exchange_bytes(const ParameterTable& table, const ExchangeOptions& options);
 
