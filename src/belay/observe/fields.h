@@ -22,6 +22,8 @@ inline constexpr IntegerField kIntegerFields[] = {
     {"step_tokens", &StepMetrics::step_tokens},
     {"counted_tokens", &StepMetrics::counted_tokens},
     {"rss_bytes", &StepMetrics::rss_bytes},
+    {"comm_bytes", &StepMetrics::comm_bytes},
+    {"comm_dense_bytes", &StepMetrics::comm_dense_bytes},
     {"low_precision_ops", &StepMetrics::low_precision_ops},
     {"full_precision_ops", &StepMetrics::full_precision_ops},
     {"overflowing_ops", &StepMetrics::overflowing_ops},

@@ -29,7 +29,11 @@ struct StepMetrics {
   double optimizer_ms = 0;
   double comm_ms = 0;          // in collectives over gradients
   double comm_exposed_ms = 0;  // of that, what computing waited for
-  double model_flops = 0;      // of this step, by the convention of the user guide
+  // What a rank sent for the sums of gradients in this step, and would have sent without
+  // compression.
+  std::int64_t comm_bytes = 0;
+  std::int64_t comm_dense_bytes = 0;
+  double model_flops = 0;  // of this step, by the convention of the user guide
   // Derived by MetricHub over the steps since the last record: same window as step_ms.
   double tokens_per_s = 0;
   double model_flops_per_s = 0;

@@ -69,6 +69,15 @@ void write_files(const std::string& dir, const ModelConfig& config, const Parame
   manifest.files.push_back(write_optimizer(dir, table, source));
   manifest.files.push_back(write_text_file(dir, kStateFile, state_text(state)));
   if (!options.tokenizer.empty()) manifest.files.push_back(copy_file_into(options.tokenizer, dir));
+  for (const Attachment& attachment : options.attachments) {
+    std::error_code error;
+    std::filesystem::rename(attachment.path, dir + "/" + attachment.file.name, error);
+    if (error) {
+      fail(ExitCode::data, "{}: cannot be moved into the snapshot {}: {}", attachment.path, dir,
+           error.message());
+    }
+    manifest.files.push_back(attachment.file);
+  }
   write_manifest(dir, manifest);
 }
 

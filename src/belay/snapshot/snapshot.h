@@ -6,6 +6,7 @@
 //   optimizer.safetensors   "m.NAME" and "v.NAME", f32, for every parameter of our table
 //   state.json              SnapshotState
 //   tokenizer file          under its own name, when given
+//   residuals.safetensors   what compression still owes, "rank-XXXXX/NAME", f32, where it is used
 //   manifest.json           size and XXH3-64 hash of every other file
 // It is written under a temporary name, synced and renamed, so a directory of the final name is
 // always complete; `snapshots/latest` is then moved to it.
@@ -19,6 +20,7 @@
 #include "belay/model/model_config.h"
 #include "belay/model/parameter_table.h"
 #include "belay/optim/schedule.h"
+#include "belay/snapshot/output_file.h"
 #include "belay/snapshot/parameter_io.h"
 
 namespace belay {
@@ -59,9 +61,16 @@ struct SnapshotSink {
   ParameterSink weights, m, v;  // m and v may be empty: weights only
 };
 
+// A file that is complete already and moves into the snapshot, under the name given.
+struct Attachment {
+  std::string path;  // on the run directory's file system
+  WrittenFile file;
+};
+
 struct SnapshotOptions {
   std::int64_t keep_last = 0;  // older snapshots are removed once the new one is in place; 0: never
   std::string tokenizer;       // path of a file to keep with the snapshot; empty: none
+  std::vector<Attachment> attachments{};
 };
 
 // Writes RUN_DIR/snapshots/step-XXXXXXXX and returns its path. A snapshot of the same step is

@@ -11,6 +11,7 @@ namespace belay {
 inline constexpr std::string_view kSnapshotDirectory = "snapshots";
 inline constexpr std::string_view kLatestFile = "latest";
 inline constexpr std::string_view kOptimizerFile = "optimizer.safetensors";
+inline constexpr std::string_view kResidualsFile = "residuals.safetensors";
 inline constexpr std::string_view kStateFile = "state.json";
 
 std::string snapshot_name(std::int64_t step);  // "step-00000010"

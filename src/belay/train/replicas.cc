@@ -1,8 +1,11 @@
 #include "belay/train/replicas.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "belay/base/error.h"
+#include "belay/base/log.h"
+#include "belay/parallel/compression_choice.h"
 
 namespace belay {
 
@@ -25,15 +28,74 @@ BatchShare Replicas::share() const {
 
 std::size_t Replicas::bytes(const ParameterTable& table) const {
   std::size_t bytes = 0;
-  if (ranks_.size() > 1) bytes += exchange_bytes(table, exchange_options(config_.comm));
+  const ExchangeOptions options = exchange_options(config_.comm);
+  if (ranks_.size() > 1) bytes += exchange_bytes(table, options);
+  if (compresses()) {
+    bytes += CompressedReducer::bytes(table, bucket_elements(table, options),
+                                      compression_options(config_.comm), ranks_.size());
+  }
   if (config_.comm.order_stable) bytes += StableSum::bytes(table, share().rounds());
   return bytes;
 }
 
-void Replicas::connect(Device& device, Program& program) {
-  if (ranks_.size() > 1) {
-    exchange_ = std::make_unique<GradientExchange>(program.parameters(), *ranks_.communicator(),
-                                                   exchange_options(config_.comm));
+void Replicas::warn_of_dropped(const std::string& before) const {
+  if (before.empty() || before == "-" || !ranks_.first()) return;
+  log::warn("what compression still owed in the snapshot is dropped: nothing is compressed now");
+}
+
+bool Replicas::compresses() const {
+  return ranks_.size() > 1 && config_.comm.compression != comm::Compression::none;
+}
+
+std::unique_ptr<BucketReducer> Replicas::make_reducer(const ParameterTable& table,
+                                                      const std::string& before) {
+  comm::Communicator& communicator = *ranks_.communicator();
+  const std::vector<bool> owed = marked_by_names(table, before);
+  const auto dense = [&] {
+    warn_of_dropped(before);
+    return std::make_unique<DenseReducer>(communicator);
+  };
+  if (!compresses()) return dense();
+  const std::int64_t elements = bucket_elements(table, exchange_options(config_.comm));
+  CompressionChoice choice =
+      choose_compression(communicator, table, elements, config_.comm, owed, !before.empty());
+  if (ranks_.first()) log::info("{}", choice.why);
+  const std::vector<bool>& marks = choice.compressed;
+  if (std::find(marks.begin(), marks.end(), true) == marks.end()) return dense();
+  auto reducer = std::make_unique<CompressedReducer>(
+      communicator, table, elements, compression_options(config_.comm), choice.compressed);
+  compressor_ = reducer.get();
+  return reducer;
+}
+
+std::string Replicas::compressed() const {
+  if (!compresses()) return "";
+  if (compressor_ == nullptr) return "-";
+  return compressor_->residuals().names();
+}
+
+ResidualFile Replicas::collect_residuals(const std::string& run_dir) const {
+  if (compressor_ == nullptr) return {};
+  return {ranks_, compressor_->residuals(), run_dir + "/residuals.unfinished"};
+}
+
+void Replicas::restore_residuals(const std::string& snapshot) {
+  if (compressor_ == nullptr) return;
+  const int wrote = load_residuals(snapshot, ranks_, compressor_->residuals());
+  if (wrote > 0 && wrote != ranks_.size() && ranks_.first()) {
+    log::info("{} ranks take over what {} ranks still owed", ranks_.size(), wrote);
+  }
+}
+
+void Replicas::connect(Device& device, Program& program, const std::string& compressed) {
+  if (ranks_.size() == 1) {
+    warn_of_dropped(compressed);
+  } else {
+    std::unique_ptr<BucketReducer> reducer = make_reducer(program.parameters().table(), compressed);
+    reducer_ = reducer.get();
+    exchange_ =
+        std::make_unique<GradientExchange>(program.parameters(), *ranks_.communicator(),
+                                           exchange_options(config_.comm), std::move(reducer));
     program.set_exchange(exchange_.get());
   }
   if (config_.comm.order_stable) {
@@ -42,8 +104,18 @@ void Replicas::connect(Device& device, Program& program) {
   }
 }
 
-void Replicas::begin_step() {
-  if (exchange_ != nullptr) exchange_->reset_times();
+void Replicas::begin_step(double multiplier) {
+  if (exchange_ == nullptr) return;
+  exchange_->reset_times();
+  reducer_->begin_step(multiplier);
+}
+
+void Replicas::end_step(bool updated) {
+  if (reducer_ != nullptr) reducer_->end_step(updated);
+}
+
+BucketTraffic Replicas::traffic() const {
+  return reducer_ == nullptr ? BucketTraffic{} : reducer_->traffic();
 }
 
 ExchangeTimes Replicas::times() const {

@@ -5,8 +5,10 @@
 #include <memory>
 
 #include "belay/parallel/batch_share.h"
+#include "belay/parallel/compressed_reducer.h"
 #include "belay/train/program.h"
 #include "belay/train/rank_group.h"
+#include "belay/train/residual_state.h"
 #include "belay/train/run_config.h"
 
 namespace belay {
@@ -20,17 +22,37 @@ class Replicas {
   [[nodiscard]] BatchShare share() const;
   // What connect() will allocate, on device and host.
   [[nodiscard]] std::size_t bytes(const ParameterTable& table) const;
-  // Every step of the program sums its gradients over the ranks from now on.
-  void connect(Device& device, Program& program);
+  // Every step of the program sums its gradients over the ranks from now on. `compressed`: what the
+  // run that goes on here compressed, as Progress has it; empty for a new run. A collective.
+  void connect(Device& device, Program& program, const std::string& compressed = "");
 
-  void begin_step();
+  // What is compressed, for Progress; empty without compression.
+  [[nodiscard]] std::string compressed() const;
+  // What ranks still owe, for a snapshot; a collective. `run_dir`: the file may lie there
+  // meanwhile.
+  [[nodiscard]] ResidualFile collect_residuals(const std::string& run_dir) const;
+  // Takes over what the snapshot says this rank owes.
+  void restore_residuals(const std::string& snapshot);
+
+  // The next step multiplies its losses by `multiplier`.
+  void begin_step(double multiplier);
+  // Whether the step changed the parameters.
+  void end_step(bool updated);
   // Of the step; zeros with one rank.
   [[nodiscard]] ExchangeTimes times() const;
+  [[nodiscard]] BucketTraffic traffic() const;
 
  private:
+  [[nodiscard]] bool compresses() const;
+  void warn_of_dropped(const std::string& before) const;
+  [[nodiscard]] std::unique_ptr<BucketReducer> make_reducer(const ParameterTable& table,
+                                                            const std::string& before);
+
   RankGroup ranks_;
   const RunConfig& config_;
   std::unique_ptr<GradientExchange> exchange_;  // with several ranks
+  BucketReducer* reducer_ = nullptr;            // of the exchange
+  CompressedReducer* compressor_ = nullptr;     // the same, where something is compressed
   std::unique_ptr<StableSum> stable_;           // where order must not matter
 };
 

@@ -56,6 +56,13 @@ std::string describe(const ArithmeticConfig& config) {
       protect.norms, protect.softmax, protect.reductions);
 }
 
+std::string describe(const comm::CommConfig& config) {
+  if (config.compression == comm::Compression::none) return "none";
+  return fmt::format("{}{}{}", name_of(config.compression),
+                     takes_top_k(config.compression) ? fmt::format(" {}", config.topk_ratio) : "",
+                     config.compression_level == comm::CompressionLevel::slow ? " slow" : "");
+}
+
 OptimizerSettings optimizer_settings(const OptimizerConfig& config) {
   return {config.betas[0], config.betas[1], config.eps, config.weight_decay, config.clip_norm};
 }
@@ -109,6 +116,8 @@ SnapshotState snapshot_state(const RunSetup& setup, const Progress& progress) {
       {"steps_without_labels", extra_text(progress.steps_without_labels)},
       {"steps_non_finite", extra_text(progress.steps_non_finite)},
       {"loss_scale", progress.loss_scale_state},
+      {"compression", describe(config.comm)},
+      {"compressed", progress.compressed},
       {"clip_power_of_two", fmt::format("{}", config.optimizer.clip_power_of_two)},
   };
   return state;
@@ -153,7 +162,8 @@ SnapshotState check_resume(const std::string& dir, const RunSetup& setup,
       {"micro_batch", extra_text(config.train.micro_batch)},
       {"head_block_rows", extra_text(config.train.head_block_rows)},
       {"device", config.train.device},
-      {"order_stable", fmt::format("{}", config.comm.order_stable)}};
+      {"order_stable", fmt::format("{}", config.comm.order_stable)},
+      {"compression", describe(config.comm)}};
   if (!config.comm.order_stable) roundings.emplace_back("ranks", extra_text(setup.ranks));
   // The engine's own products do not depend on threads, and ranks share processors.
   if (config.machine.matmul != "belay") {
@@ -181,6 +191,8 @@ Progress progress_of(const SnapshotState& state, const RunSetup& setup) {
   progress.steps_non_finite = extra_number(state, "steps_non_finite");
   const auto scale = state.extra.find("loss_scale");
   if (scale != state.extra.end()) progress.loss_scale_state = scale->second;
+  const auto compressed = state.extra.find("compressed");
+  if (compressed != state.extra.end()) progress.compressed = compressed->second;
   return progress;
 }
 

@@ -57,6 +57,7 @@ RunConfig parse_config(std::string_view text, std::string_view source,
   config.model = family_defaults(first.model.family);
   read_into(config, text, source, overrides);
   check_parallel(config.parallel);
+  comm::check_comm(config.comm);
   // These throw if they are not understood.
   static_cast<void>(forced_choices(config.comm));
   static_cast<void>(comm::FaultScript(config.comm.inject, ranks));

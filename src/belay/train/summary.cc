@@ -17,6 +17,8 @@ std::string to_json(const TrainSummary& s) {
                {"planned_bytes", s.planned_bytes},
                {"peak_rss_bytes", s.peak_rss_bytes},
                {"ranks", s.ranks},
+               {"comm_bytes", s.comm_bytes},
+               {"comm_dense_bytes", s.comm_dense_bytes},
                {"steps_without_labels", s.steps_without_labels},
                {"steps_non_finite", s.steps_non_finite},
                {"loss_scale", s.loss_scale},

@@ -22,7 +22,9 @@ struct TrainSummary {
   double loss_scale = 1;
   double guard_ms_per_step = 0;
   int ranks = 1;
-  std::string snapshot;  // the last one saved; empty: none
+  double comm_bytes = 0;        // that a rank sent for the sums of gradients
+  double comm_dense_bytes = 0;  // and would have sent without compression
+  std::string snapshot;         // the last one saved; empty: none
 };
 
 // summary.json.

@@ -61,7 +61,7 @@ class Trainer {
   void report_outcome(const StepResult& result);
   void run_evaluation();
   void save(bool last);
-  void write_snapshot(bool last);
+  void write_snapshot(const ResidualFile& residuals, bool last);
   void write_trace();
   void summarise();
 
@@ -138,7 +138,7 @@ void Trainer::prepare() {
     planning.ranks_on_host = 1;  // the first rank has asked for all, and takes its part already
     prepare_here();
   });
-  replicas_.connect(*setup_.device, *prepared_.program);
+  replicas_.connect(*setup_.device, *prepared_.program, progress_.compressed);
   ranks_.together([&] { load_or_initialise(); });
 }
 
@@ -159,6 +159,7 @@ void Trainer::load_or_initialise() {
   Program& program = *prepared_.program;
   if (!resume_dir_.empty()) {
     load_into(resume_dir_, setup_, program);
+    replicas_.restore_residuals(resume_dir_);
     log::info("resumed from {} (step {})", resume_dir_, progress_.step);
   } else if (!setup_.config.model_path.empty()) {
     load_weights(program.lane(), resolve_snapshot(setup_.config.model_path), program.parameters());
@@ -225,10 +226,11 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   clock_.reset();
   data_ms_ = 0;
   const double scale = gradients_.scale();
-  replicas_.begin_step();
+  replicas_.begin_step(gradients_.multiplier());
   if (InterruptScope::requested() != 0) stepper.ask_to_stop();
   const StepResult result =
       stepper.run(step, progress_.updates + 1, source, gradients_.multiplier());
+  replicas_.end_step(result.outcome == StepOutcome::updated);
   progress_.step = step;
   stop_ = result.stop;
   const std::int64_t step_tokens = train_config().global_batch * setup_.seq_len;
@@ -251,6 +253,10 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   metrics.optimizer_ms = clock_.optimizer_ms;
   metrics.comm_ms = replicas_.times().busy_ms;
   metrics.comm_exposed_ms = replicas_.times().exposed_ms;
+  metrics.comm_bytes = static_cast<std::int64_t>(replicas_.traffic().sent_bytes);
+  metrics.comm_dense_bytes = static_cast<std::int64_t>(replicas_.traffic().dense_bytes);
+  summary_.comm_bytes += replicas_.traffic().sent_bytes;
+  summary_.comm_dense_bytes += replicas_.traffic().dense_bytes;
   metrics.model_flops = prepared_.plan.model_flops_per_token * static_cast<double>(step_tokens);
   metrics.rss_bytes = resident_bytes();
   metrics.low_precision_ops = result.ops.low_precision;
@@ -311,18 +317,21 @@ void Trainer::run_evaluation() {
 void Trainer::save(bool last) {
   if (last_saved_ == progress_.step) return;
   last_saved_ = progress_.step;
+  const ResidualFile residuals = replicas_.collect_residuals(options_.out);
   ranks_.together([&] {
-    if (ranks_.first()) write_snapshot(last);
+    if (ranks_.first()) write_snapshot(residuals, last);
   });
 }
 
-void Trainer::write_snapshot(bool last) {
+void Trainer::write_snapshot(const ResidualFile& residuals, bool last) {
   const auto begin = Clock::now();
   progress_.loss_scale_state = gradients_.state();
+  progress_.compressed = replicas_.compressed();
   SnapshotOptions options;
   options.keep_last = train_config().keep_snapshots;
   options.tokenizer = setup_.train.tokenizer();
   try {
+    residuals.attach_to(options);
     summary_.snapshot = save_snapshot(options_.out, setup_.config.model, setup_.table,
                                       snapshot_state(setup_, progress_),
                                       snapshot_source(*prepared_.program), options);
@@ -333,8 +342,8 @@ void Trainer::write_snapshot(bool last) {
     last_saved_ = -1;
     return;
   }
-  hub_.snapshot(
-      {progress_.step, static_cast<std::int64_t>(snapshot_bytes(setup_.table)), ms_since(begin)});
+  const std::uint64_t bytes = snapshot_bytes(setup_.table) + residuals.bytes();
+  hub_.snapshot({progress_.step, static_cast<std::int64_t>(bytes), ms_since(begin)});
 }
 
 void Trainer::after_step() {
