@@ -54,6 +54,11 @@ std::span<const config::Field> CommConfig::fields() {
       field<&CommConfig::buckets>("buckets", "buckets that may be under way at once",
                                   between(1, 1024)),
       field<&CommConfig::overlap>("overlap", "sum gradients while backward runs; false: after it"),
+      field<&CommConfig::pipeline_depth>(
+          "pipeline_depth",
+          "micro-batches whose gradients may be under way to the other ranks while the next "
+          "computes; 0: only the sum of a step's is sent",
+          between(0, 64)),
       field<&CommConfig::order_stable>("order_stable",
                                        "the same bits for every algorithm, size of bucket and "
                                        "power of two of ranks, at some cost"),

@@ -23,6 +23,7 @@ struct CommConfig {
   double bucket_mb = 25;
   std::int64_t buckets = 4;
   bool overlap = true;
+  std::int64_t pipeline_depth = 0;
   bool order_stable = false;
   ChooserKind chooser = ChooserKind::size;
   std::string force;     // as parse_forced() takes them, separated by ';'

@@ -21,14 +21,18 @@ BucketSizes bucket_sizes(const ParameterTable& table, const ExchangeOptions& opt
   const auto wanted = static_cast<std::int64_t>(options.bucket_bytes / sizeof(float));
   const std::int64_t elements = std::min(std::max<std::int64_t>(1, wanted), total);
   const std::int64_t all = (total + elements - 1) / elements;
+  if (options.pipeline_depth > 0) return {elements, options.pipeline_depth * all};
   return {elements, options.overlap ? std::min<std::int64_t>(options.buckets, all) : all};
 }
 
 }  // namespace
 
-ExchangeOptions exchange_options(const comm::CommConfig& config) {
-  return {static_cast<std::size_t>(config.bucket_mb * 1e6), static_cast<int>(config.buckets),
-          config.overlap};
+ExchangeOptions exchange_options(const comm::CommConfig& config, std::int64_t rounds) {
+  ExchangeOptions options{static_cast<std::size_t>(config.bucket_mb * 1e6),
+                          static_cast<int>(config.buckets), config.overlap};
+  if (rounds > 1)
+    options.pipeline_depth = static_cast<int>(std::min(config.pipeline_depth, rounds));
+  return options;
 }
 
 std::int64_t bucket_elements(const ParameterTable& table, const ExchangeOptions& options) {
@@ -37,19 +41,30 @@ std::int64_t bucket_elements(const ParameterTable& table, const ExchangeOptions&
 
 std::size_t exchange_bytes(const ParameterTable& table, const ExchangeOptions& options) {
   const BucketSizes sizes = bucket_sizes(table, options);
-  return static_cast<std::size_t>(sizes.elements * sizes.buckets) * sizeof(float);
+  std::size_t bytes = static_cast<std::size_t>(sizes.elements * sizes.buckets) * sizeof(float);
+  if (options.pipeline_depth > 0) bytes += RoundSum::bytes(table, sizes.elements);
+  return bytes;
+}
+
+std::unique_ptr<RoundSum> make_round_sum(Device& device, const ParameterStore& store,
+                                         const ExchangeOptions& options) {
+  if (options.pipeline_depth == 0) return nullptr;
+  return std::make_unique<RoundSum>(device, store, bucket_elements(store.table(), options));
 }
 
 GradientExchange::GradientExchange(const ParameterStore& store, comm::Communicator& communicator,
                                    const ExchangeOptions& options,
-                                   std::unique_ptr<BucketReducer> reducer)
+                                   std::unique_ptr<BucketReducer> reducer,
+                                   std::unique_ptr<RoundSum> rounds)
     : store_(store),
       communicator_(communicator),
       reducer_(reducer != nullptr ? std::move(reducer)
                                   : std::make_unique<DenseReducer>(communicator)),
+      rounds_(std::move(rounds)),
       options_(options),
       capacity_(bucket_sizes(store.table(), options).elements) {
-  BELAY_CHECK(options.buckets >= 1);
+  BELAY_CHECK(options.buckets >= 1 && (options.overlap || options.pipeline_depth == 0));
+  BELAY_CHECK((rounds_ != nullptr) == (options.pipeline_depth > 0));
   buckets_.resize(static_cast<std::size_t>(bucket_sizes(store.table(), options).buckets));
   for (Bucket& bucket : buckets_) {
     bucket.memory = static_cast<float*>(
@@ -70,9 +85,11 @@ GradientExchange::~GradientExchange() {
   for (const Bucket& bucket : buckets_) communicator_.deallocate(bucket.memory);
 }
 
-void GradientExchange::begin(Lane& lane, GradientListener* after) {
+void GradientExchange::begin(Lane& lane, GradientListener* after, const RoundPlace& round) {
+  BELAY_CHECK(pipelined() || (round.first && round.last));
   lane_ = &lane;
   after_ = after;
+  round_ = round;
   first_pass_ = order_.empty();
   const std::lock_guard lock(mutex_);
   released_ = options_.overlap;
@@ -101,11 +118,14 @@ void GradientExchange::gradient_ready(int parameter) {
     begin += count;
     if (bucket.used == capacity_) hand_over();
   }
+  // The next round adds to it; the last one's sums come in its place.
+  if (!round_.last) launch(*lane_, FillArgs{gradient, 0.0});
 }
 
 // The bucket that was being filled goes to the thread.
 void GradientExchange::hand_over() {
   lane_->wait();
+  buckets_[next_].round = round_;
   {
     const std::lock_guard lock(mutex_);
     ++queued_;
@@ -127,10 +147,15 @@ void GradientExchange::take_back() {
   }
   times_.exposed_ms += ms_since(begin);
   for (const BucketPiece& piece : bucket.pieces) {
-    const Tensor gradient = store_.grad(piece.parameter);
-    lane_->copy_in(gradient.as<float>() + piece.begin, bucket.memory + piece.at,
-                   static_cast<std::size_t>(piece.count) * sizeof(float));
-    if (piece.last && after_ != nullptr) after_->gradient_ready(piece.parameter);
+    const float* const values = bucket.memory + piece.at;
+    if (pipelined()) {
+      rounds_->add(*lane_, piece, values, bucket.round);
+    } else {
+      lane_->copy_in(store_.grad(piece.parameter).as<float>() + piece.begin, values,
+                     static_cast<std::size_t>(piece.count) * sizeof(float));
+    }
+    const bool complete = piece.last && bucket.round.last;
+    if (complete && after_ != nullptr) after_->gradient_ready(piece.parameter);
   }
   lane_->wait();
   bucket.pieces.clear();
@@ -146,7 +171,7 @@ void GradientExchange::finish() {
     released_ = true;
   }
   changed_.notify_all();
-  while (held_ > 0) take_back();
+  while (round_.last && held_ > 0) take_back();
 }
 
 void GradientExchange::work() {

@@ -57,6 +57,18 @@ TEST_F(DataParallelRunTest, GivesTheRunOfOneRank) {
   }
 }
 
+// 8 rows in micro-batches of 2 on 3 ranks: the first has two, the others one.
+TEST_F(DataParallelRunTest, PipelinedRunsGiveTheRunOfOneRank) {
+  const TrainSummary one = run(1, to(path("one")), {"train.dtype=\"f32\""});
+  const std::vector<std::string> pipelined = {"train.dtype=\"f32\"", "comm.pipeline_depth=2"};
+  for (const int ranks : {2, 3, 4}) {
+    const std::string out = path(fmt::format("ranks{}", ranks));
+    const TrainSummary several = run(ranks, to(out), pipelined);
+    expect_losses(path("one"), out, 1e-5);
+    EXPECT_NEAR(*several.val_loss, *one.val_loss, 1e-5);
+  }
+}
+
 // In the order-stable mode a run may change its number of ranks in the middle and never shows it.
 TEST_F(DataParallelRunTest, StableRunsGoOnWithAnotherNumberOfRanks) {
   const std::vector<std::string> stable = {"comm.order_stable=true"};

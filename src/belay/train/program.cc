@@ -121,17 +121,31 @@ void Program::run_micro_batch(Lane& lane, const HostBatch& batch, const MicroBat
   launch(lane, SumArgs{nll, {sums_memory_->address(), DType::f64, {1}}});
   if (!train) return;
   SquaresOfGradients squares(lane, store_, squares_address());
-  const bool exchanging = exchange_ != nullptr && (place.last || stable_ != nullptr);
+  const bool exchanging = exchange_ != nullptr && (place.last || joins_every_round());
   if (place.last && stable_ == nullptr) pass.listener = &squares;
   SquaresOfGradients own(lane, store_, own_squares_address(), exchange_);
   if (exchanging) {
-    exchange_->begin(lane, pass.listener);
+    const bool pipelined = exchange_->pipelined();
+    exchange_->begin(lane, pass.listener,
+                     pipelined ? RoundPlace{place.first, place.last} : RoundPlace{});
     // A stable sum keeps no trace of what was whose.
     pass.listener = stable_ == nullptr ? static_cast<GradientListener*>(&own) : exchange_;
   }
   model_->backward(pass, activations_);
   if (exchanging) exchange_->finish();
-  if (stable_ != nullptr) add_round(lane, place.last);
+  if (stable_ != nullptr) {
+    add_round(lane, place.last);
+  } else if (exchanging) {
+    note_own_squares(lane, place.first || !joins_every_round());
+  }
+}
+
+// Before the next micro-batch's take their place.
+void Program::note_own_squares(Lane& lane, bool first) {
+  if (first) own_finite_ = true;
+  for (const double square : read_squares(lane, own_squares_address(), host_own_sums_)) {
+    own_finite_ = own_finite_ && std::isfinite(square);
+  }
 }
 
 void Program::add_round(Lane& lane, bool last) {
@@ -143,11 +157,13 @@ void Program::add_round(Lane& lane, bool last) {
 }
 
 void Program::join_last_round(Lane& lane) {
-  BELAY_CHECK(exchange_ != nullptr && stable_ != nullptr);
-  exchange_->begin(lane, nullptr);
+  BELAY_CHECK(exchange_ != nullptr && joins_every_round());
+  SquaresOfGradients squares(lane, store_, squares_address());
+  const bool pipelined = exchange_->pipelined();
+  exchange_->begin(lane, pipelined ? &squares : nullptr, {!pipelined, true});
   exchange_->announce_all();
   exchange_->finish();
-  add_round(lane, true);
+  if (stable_ != nullptr) add_round(lane, true);
 }
 
 void Program::clear_loss(Lane& lane) {
@@ -162,10 +178,6 @@ double Program::read_loss(Lane& lane) {
 
 std::span<const double> Program::read_gradient_squares(Lane& lane) {
   return read_squares(lane, squares_address(), host_sums_);
-}
-
-std::span<const double> Program::read_own_squares(Lane& lane) {
-  return read_squares(lane, own_squares_address(), host_own_sums_);
 }
 
 std::span<const double> Program::read_squares(Lane& lane, const void* address,

@@ -43,6 +43,7 @@ struct MicroBatchPlace {
   std::uint32_t step = 1;
   std::uint64_t first_row = 0;
   bool last = true;  // of the step
+  bool first = true;
 };
 
 struct UpdateSettings {
@@ -66,13 +67,17 @@ class Program {
   [[nodiscard]] const ParameterStore& parameters() const { return store_; }
   [[nodiscard]] const Transformer& model() const { return *model_; }
   [[nodiscard]] const ProgramConfig& config() const { return config_; }
-  // The last micro-batch of a step sums its gradients over the ranks with this; null: there is one
-  // rank. Not owned.
+  // The last micro-batch of a step sums its gradients over the ranks with this, or every one if it
+  // is pipelined; null: there is one rank. Not owned.
   void set_exchange(GradientExchange* exchange) { exchange_ = exchange; }
   // Gradients are summed over the ranks, and kept apart, micro-batch by micro-batch; null: added up
   // as they come. Not owned.
   void set_stable_sum(StableSum* sum) { stable_ = sum; }
   [[nodiscard]] bool sums_stably() const { return stable_ != nullptr; }
+  // Whether the ranks meet in every micro-batch, not only in the last one of a step.
+  [[nodiscard]] bool joins_every_round() const {
+    return stable_ != nullptr || (exchange_ != nullptr && exchange_->pipelined());
+  }
 
   // Uploads the batch and runs forward (and backward when train) on `lane`; rows <= micro_batch.
   // Losses of counted tokens are added to the loss sum. The last micro-batch of a step takes the
@@ -81,7 +86,7 @@ class Program {
                        bool train);
   // What later micro-batches multiply their losses by before backward (not what read_loss adds up).
   void set_loss_multiplier(double multiplier) { loss_multiplier_ = static_cast<float>(multiplier); }
-  // With a stable sum, for a rank without a micro-batch in the last round of a step.
+  // Where ranks meet in every round: for a rank without a micro-batch in the last one of a step.
   void join_last_round(Lane& lane);
   void clear_loss(Lane& lane);
   // Waits; the sum of the token losses since clear_loss.
@@ -89,9 +94,9 @@ class Program {
   // Waits; the sum of squares of each parameter's gradient, in table order, as of the last
   // micro-batch. The view stays valid until the next call.
   std::span<const double> read_gradient_squares(Lane& lane);
-  // With an exchange and no stable sum: the same of this rank's gradients before they were summed
-  // over the ranks.
-  std::span<const double> read_own_squares(Lane& lane);
+  // With an exchange and no stable sum: whether this rank's gradients of the step were finite
+  // before they were summed over the ranks.
+  [[nodiscard]] bool own_gradients_finite() const { return own_finite_; }
   void update(Lane& lane, const UpdateSettings& settings);
   void clear_gradients(Lane& lane);
   // Gradients and moments to zero; waits.
@@ -109,6 +114,7 @@ class Program {
   [[nodiscard]] void* own_squares_address() const;
   std::span<const double> read_squares(Lane& lane, const void* address, std::vector<double>& host);
   void add_round(Lane& lane, bool last);
+  void note_own_squares(Lane& lane, bool first);
   [[nodiscard]] PassInputs inputs(std::int64_t rows) const;
 
   ProgramConfig config_;
@@ -127,6 +133,7 @@ class Program {
   std::vector<double> host_own_sums_;
   GradientExchange* exchange_ = nullptr;
   StableSum* stable_ = nullptr;
+  bool own_finite_ = true;  // so far in the step
   float loss_multiplier_ = 1.0F;
 };
 

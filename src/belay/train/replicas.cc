@@ -28,7 +28,7 @@ BatchShare Replicas::share() const {
 
 std::size_t Replicas::bytes(const ParameterTable& table) const {
   std::size_t bytes = 0;
-  const ExchangeOptions options = exchange_options(config_.comm);
+  const ExchangeOptions options = exchange_options(config_.comm, share().rounds());
   if (ranks_.size() > 1) bytes += exchange_bytes(table, options);
   if (compresses()) {
     bytes += CompressedReducer::bytes(table, bucket_elements(table, options),
@@ -56,7 +56,8 @@ std::unique_ptr<BucketReducer> Replicas::make_reducer(const ParameterTable& tabl
     return std::make_unique<DenseReducer>(communicator);
   };
   if (!compresses()) return dense();
-  const std::int64_t elements = bucket_elements(table, exchange_options(config_.comm));
+  const std::int64_t elements =
+      bucket_elements(table, exchange_options(config_.comm, share().rounds()));
   CompressionChoice choice =
       choose_compression(communicator, table, elements, config_.comm, owed, !before.empty());
   if (ranks_.first()) log::info("{}", choice.why);
@@ -93,9 +94,10 @@ void Replicas::connect(Device& device, Program& program, const std::string& comp
   } else {
     std::unique_ptr<BucketReducer> reducer = make_reducer(program.parameters().table(), compressed);
     reducer_ = reducer.get();
-    exchange_ =
-        std::make_unique<GradientExchange>(program.parameters(), *ranks_.communicator(),
-                                           exchange_options(config_.comm), std::move(reducer));
+    const ExchangeOptions options = exchange_options(config_.comm, share().rounds());
+    exchange_ = std::make_unique<GradientExchange>(
+        program.parameters(), *ranks_.communicator(), options, std::move(reducer),
+        make_round_sum(device, program.parameters(), options));
     program.set_exchange(exchange_.get());
   }
   if (config_.comm.order_stable) {

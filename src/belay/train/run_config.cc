@@ -22,6 +22,27 @@ void check_together(const RunConfig& config) {
   }
 }
 
+void check_pipeline(const comm::CommConfig& config) {
+  if (config.pipeline_depth == 0) return;
+  if (!config.overlap) {
+    fail(ExitCode::usage,
+         "comm.pipeline_depth = {} sums gradients while the next micro-batch computes, which "
+         "comm.overlap = false rules out; set one or the other",
+         config.pipeline_depth);
+  }
+  if (config.compression != comm::Compression::none) {
+    fail(ExitCode::usage,
+         "comm.compression owes each parameter once per step, comm.pipeline_depth = {} sends it "
+         "once per micro-batch; set one or the other",
+         config.pipeline_depth);
+  }
+  if (config.order_stable) {
+    fail(ExitCode::usage,
+         "comm.order_stable = true sums every micro-batch before the next one begins; set "
+         "comm.pipeline_depth = 0 with it");
+  }
+}
+
 void read_into(RunConfig& config, std::string_view text, std::string_view source,
                const std::vector<std::string>& overrides) {
   const auto sections = sections_of(config);
@@ -66,6 +87,7 @@ RunConfig parse_config(std::string_view text, std::string_view source,
          "comm.order_stable = true needs train.micro_batch: what is derived from global_batch "
          "depends on the number of ranks, and losses with it");
   }
+  check_pipeline(config.comm);
   resolve_batch(config.train, ranks);
   check_schedule(config.optimizer.schedule_of(config.train.steps));
   check_clipping(config.optimizer);

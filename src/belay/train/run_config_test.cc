@@ -124,5 +124,19 @@ TEST(RunConfigTest, EvaluationNeedsData) {
   EXPECT_NE(usage_error([] { parse_config("[train]\neval_every = 5\n", "t", {}); }), "");
 }
 
+TEST(RunConfigTest, PipelinesNeedOverlapAndRefuseStableOrder) {
+  const auto error = [](const std::string& also) {
+    return usage_error([&] { parse_config("[comm]\npipeline_depth = 8\n" + also, "test", {}, 2); });
+  };
+  EXPECT_EQ(error(""), "");
+  EXPECT_NE(error("overlap = false").find("comm.overlap = false"), std::string::npos);
+  EXPECT_NE(error("order_stable = true\n[train]\nmicro_batch = 1").find("comm.pipeline_depth = 0"),
+            std::string::npos);
+  EXPECT_NE(error("compression = \"topk\"").find("comm.compression"), std::string::npos);
+  const std::string faults =
+      usage_error([] { parse_config("[comm]\ninject = \"link 0-7 drop\"\n", "test", {}, 2); });
+  EXPECT_NE(faults.find("there are 2 ranks"), std::string::npos) << faults;
+}
+
 }  // namespace
 }  // namespace belay

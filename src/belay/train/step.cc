@@ -66,8 +66,8 @@ int Stepper::find_bad_rank(bool own_loss_is_finite) {
   if (communicator_ == nullptr) return 0;
   if (program_.sums_stably()) return -1;  // what each rank had is gone, micro-batch by micro-batch
   Lane& lane = program_.lane();
-  bool bad = !own_loss_is_finite || (skip_saturated_ && lane.counts().overflowing > 0);
-  for (const double square : program_.read_own_squares(lane)) bad = bad || !std::isfinite(square);
+  const bool bad = !own_loss_is_finite || (skip_saturated_ && lane.counts().overflowing > 0) ||
+                   !program_.own_gradients_finite();
   const int ranks = communicator_->size();
   auto first = static_cast<double>(bad ? communicator_->rank() : ranks);
   communicator_->all_reduce(&first, &first, 1, DType::f64, comm::ReduceOp::min);
@@ -93,20 +93,20 @@ StepResult Stepper::run_counted(std::int64_t step, std::int64_t updates,
   program_.set_loss_multiplier(multiplier);
   const bool stable = program_.sums_stably();
   const std::int64_t mine = share_.count();
-  // Ranks that have one micro-batch less than others are done earlier, but for stable sums.
-  const std::int64_t rounds = stable ? share_.rounds() : mine;
+  // Ranks that have one micro-batch less than others are done earlier, unless all meet in each.
+  const std::int64_t rounds = program_.joins_every_round() ? share_.rounds() : mine;
   for (std::int64_t micro = 0; micro < rounds; ++micro) {
     if (micro >= mine) {
       program_.join_last_round(lane);
       lane.wait();
-      add_stable_loss();
+      if (stable) add_stable_loss();
       continue;
     }
     const MicroBatch batch = source();
     if (watch_ != nullptr) watch_->begin(step, share_.number(micro));
     const MicroBatchPlace place{static_cast<std::uint32_t>(step),
                                 static_cast<std::uint64_t>(share_.number(micro) * batch.host.rows),
-                                micro + 1 == rounds};
+                                micro + 1 == rounds, micro == 0};
     program_.run_micro_batch(lane, batch.host, place, true);
     lane.wait();  // the source may reuse its memory
     result.counted += batch.counted;
