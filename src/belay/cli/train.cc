@@ -64,6 +64,8 @@ void print_summary(const TrainSummary& s, const std::string& out, bool json) {
                                      {"measured_step_ms", s.measured_step_ms},
                                      {"peak_rss_bytes", s.peak_rss_bytes},
                                      {"ranks", s.ranks},
+                                     {"comm_bytes", s.comm_bytes},
+                                     {"comm_dense_bytes", s.comm_dense_bytes},
                                      {"snapshot", s.snapshot}};
     if (s.val_loss) object["val_loss"] = *s.val_loss;
     fmt::print("{}\n", object.dump());
@@ -79,6 +81,10 @@ void print_summary(const TrainSummary& s, const std::string& out, bool json) {
                100.0 * (s.predicted_step_ms / s.measured_step_ms - 1.0));
   }
   fmt::print("peak memory: {}\n", human_bytes(static_cast<double>(s.peak_rss_bytes)));
+  if (s.comm_bytes < s.comm_dense_bytes) {
+    fmt::print("gradients sent by a rank: {}, {:.1f}% less than without compression\n",
+               human_bytes(s.comm_bytes), 100 * (1 - s.comm_bytes / s.comm_dense_bytes));
+  }
   if (!s.snapshot.empty()) fmt::print("snapshot: {}\n", s.snapshot);
   if (!s.finished) fmt::print("continue with: belay train CONFIG --out {} --resume auto\n", out);
 }

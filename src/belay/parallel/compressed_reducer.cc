@@ -89,8 +89,9 @@ CompressedReducer::CompressedReducer(comm::Communicator& communicator, const Par
   const bool sparse = comm::takes_top_k(options.mode);
   room_ = static_cast<float*>(
       communicator.allocate(static_cast<std::size_t>(bucket_elements) * sizeof(float)));
-  // Between hosts a call may read as much as it writes.
-  sent_ = static_cast<std::byte*>(communicator.allocate(sparse ? bytes * size : bytes));
+  // Calls among heads read as much as they write.
+  const bool whole = sparse && group_.has_inside();
+  sent_ = static_cast<std::byte*>(communicator.allocate(whole ? bytes * size : bytes));
   received_ = static_cast<std::byte*>(communicator.allocate(sparse ? bytes * size : bytes));
   if (sparse) {
     const std::int64_t chosen = comm::share_of(bucket_elements, options.ratio);
