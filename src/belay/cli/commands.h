@@ -10,6 +10,7 @@ namespace belay {
 
 void add_pack(CLI::App& app);
 void add_train(CLI::App& app);
+void add_plan(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_snapshot(CLI::App& app);

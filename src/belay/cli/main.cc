@@ -28,6 +28,7 @@ namespace {
 void add_commands(CLI::App& app) {
   add_pack(app);
   add_train(app);
+  add_plan(app);
   add_eval(app);
   add_generate(app);
   add_snapshot(app);

@@ -96,10 +96,14 @@ void ProgressThread::wait_all() {
   wait(last);
 }
 
-void ProgressThread::run(const std::function<void(Communicator&)>& body) {
+ProgressThread::Ticket ProgressThread::start(const std::function<void(Communicator&)>& body) {
   Job job;
   job.body = &body;
-  wait(push(job));
+  return push(job);
+}
+
+void ProgressThread::run(const std::function<void(Communicator&)>& body) {
+  wait(start(body));
 }
 
 ProgressThread::Times ProgressThread::times() {

@@ -41,6 +41,9 @@ class ProgressThread {
   Ticket start_broadcast(const void* input, void* output, std::int64_t count, DType dtype,
                          int root);
 
+  // Several calls as one; `body` must live until it is done.
+  Ticket start(const std::function<void(Communicator&)>& body);
+
   [[nodiscard]] bool done(Ticket ticket);
   void wait(Ticket ticket);
   void wait_all();

@@ -20,8 +20,8 @@ Norm::Saved Norm::forward(const Pass& pass, const Tensor& residual, const Tensor
   args.kind = kind;
   args.src = delta.empty() ? residual : delta;
   args.residual = delta.empty() ? Tensor{} : residual;
-  args.weight = pass.parameters.master(weight);
-  args.bias = bias < 0 ? Tensor{} : pass.parameters.master(bias);
+  args.weight = pass.parameters.weight(weight);
+  args.bias = bias < 0 ? Tensor{} : pass.parameters.weight(bias);
   args.eps = eps;
   args.sum = delta.empty() ? Tensor{} : saved.sum;
   args.dst = dst;
@@ -37,7 +37,7 @@ void Norm::backward(const Pass& pass, const Saved& saved, const Tensor& d_dst, c
   NormBackwardArgs args;
   args.kind = kind;
   args.src = saved.sum;
-  args.weight = pass.parameters.master(weight);
+  args.weight = pass.parameters.weight(weight);
   args.mean = saved.mean;
   args.rstd = saved.rstd;
   args.d_dst = d_dst;

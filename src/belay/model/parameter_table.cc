@@ -48,7 +48,11 @@ class Builder {
       matrix("positions.weight", {c_.seq_len, c_.hidden}, c_.init_std,
              {{prefix + std::string(n_.positions) + ".weight", 0, c_.seq_len, false}});
     }
-    for (std::int64_t layer = 0; layer < c_.layers; ++layer) add_layer(layer);
+    for (std::int64_t layer = 0; layer < c_.layers; ++layer) {
+      layer_ = static_cast<int>(layer);
+      add_layer(layer);
+    }
+    layer_ = -1;
     norm("final_norm", prefix + std::string(n_.final_norm));
     if (!c_.tie_embeddings) {
       const std::string head = n_.head.empty() ? "lm_head" : std::string(n_.head);
@@ -59,30 +63,33 @@ class Builder {
   }
 
  private:
+  void add(Parameter parameter) { table_.add(std::move(parameter)); }
   void matrix(std::string name, const Shape& shape, double std, std::vector<HfPart> hf) {
-    table_.add({std::move(name), shape, Init::normal, std, true, true, std::move(hf), 0});
+    add({std::move(name), shape, Init::normal, std, true, true, std::move(hf), 0, layer_});
   }
   void bias(std::string name, std::int64_t size, std::vector<HfPart> hf) {
-    table_.add({std::move(name), Shape{size}, Init::zeros, 0, false, true, std::move(hf), 0});
+    add({std::move(name), Shape{size}, Init::zeros, 0, false, true, std::move(hf), 0, layer_});
   }
   void norm(const std::string& name, const std::string& hf) {
-    table_.add({name + ".weight",
-                Shape{c_.hidden},
-                Init::ones,
-                0,
-                false,
-                false,
-                {{hf + ".weight", 0, c_.hidden, false}},
-                0});
+    add({name + ".weight",
+         Shape{c_.hidden},
+         Init::ones,
+         0,
+         false,
+         false,
+         {{hf + ".weight", 0, c_.hidden, false}},
+         0,
+         layer_});
     if (c_.norm() == NormKind::layer) {
-      table_.add({name + ".bias",
-                  Shape{c_.hidden},
-                  Init::zeros,
-                  0,
-                  false,
-                  false,
-                  {{hf + ".bias", 0, c_.hidden, false}},
-                  0});
+      add({name + ".bias",
+           Shape{c_.hidden},
+           Init::zeros,
+           0,
+           false,
+           false,
+           {{hf + ".bias", 0, c_.hidden, false}},
+           0,
+           layer_});
     }
   }
   // A linear layer whose rows are the parts one after the other.
@@ -133,6 +140,7 @@ class Builder {
   const ModelConfig& c_;
   const HfNames& n_;
   ParameterTable table_;
+  int layer_ = -1;  // that parameters are added to
 };
 
 }  // namespace

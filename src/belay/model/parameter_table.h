@@ -32,6 +32,7 @@ struct Parameter {
   bool compute_copy = false;  // used in the compute dtype; the others (norms) are used in f32
   std::vector<HfPart> hf;
   std::int64_t offset = 0;  // first element in the flat f32 state (multiple of 32 elements)
+  int layer = -1;           // of the model; -1: in front of the layers, or behind them
 
   [[nodiscard]] std::int64_t elements() const { return shape.elements(); }
 };

@@ -38,6 +38,14 @@ class GradientListener {
   virtual void gradient_ready(int parameter) = 0;
 };
 
+// Hears that the parameters of a unit (shard_map.h) are used next: those in front of the layers, of
+// a layer, or behind them.
+class UnitListener {
+ public:
+  virtual ~UnitListener() = default;
+  virtual void use(int unit) = 0;
+};
+
 struct Pass {
   Lane& lane;
   const ParameterStore& parameters;
@@ -52,6 +60,11 @@ struct Pass {
   float loss_multiplier = 1.0F;
   Protection protection{};
   GradientListener* listener = nullptr;  // of a pass whose gradients are complete after it
+  UnitListener* units = nullptr;
+
+  void use(int unit) const {
+    if (units != nullptr) units->use(unit);
+  }
 
   // `parameter` may be -1: a layer without it.
   void gradient_ready(int parameter) const {

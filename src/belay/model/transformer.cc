@@ -47,6 +47,7 @@ void Transformer::hidden_states(const Pass& pass, Activations& kept) const {
   const Shape shape{pass.inputs.token_count(), config_.hidden};
   kept.blocks.resize(blocks_.size());
   Block::Stream stream{pass.keep(shape), {}};
+  pass.use(kFront);
   embed(pass, stream.residual);
   if (pass.train && config_.dropout > 0.0) {
     apply_dropout(pass, config_.dropout, kEmbeddingStream, stream.residual, stream.residual);
@@ -55,8 +56,10 @@ void Transformer::hidden_states(const Pass& pass, Activations& kept) const {
   const ArenaScope scope(pass.scratch);
   const std::array<Tensor, 2> deltas{pass.temporary(shape), pass.temporary(shape)};
   for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
+    pass.use(unit_of(layer));
     stream = blocks_[layer].forward(pass, stream, deltas[layer % 2], kept.blocks[layer]);
   }
+  pass.use(unit_of(blocks_.size()));  // for the head too
   kept.normed = pass.keep(shape);
   kept.final_norm = final_norm_.forward(pass, stream.residual, stream.delta, kept.normed);
 }
@@ -81,6 +84,7 @@ void Transformer::backward(const Pass& pass, const Activations& kept) const {
   const Tensor d_x = pass.temporary(kept.normed.shape);
   final_norm_.backward(pass, kept.final_norm, kept.d_normed, d_x, false);
   for (std::size_t layer = blocks_.size(); layer-- > 0;) {
+    pass.use(unit_of(layer));
     blocks_[layer].backward(pass, kept.blocks[layer], d_x);
   }
   if (pass.train && config_.dropout > 0.0) {

@@ -49,6 +49,9 @@ class Transformer {
  private:
   void embed(const Pass& pass, const Tensor& dst) const;
   void hidden_states(const Pass& pass, Activations& kept) const;
+  // Units of the shard map.
+  static constexpr int kFront = 0;
+  static int unit_of(std::size_t layer) { return static_cast<int>(layer) + 1; }
 
   const ModelConfig& config_;
   std::unique_ptr<DeviceMemory> rope_memory_;

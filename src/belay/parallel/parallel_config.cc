@@ -26,7 +26,9 @@ std::span<const config::Field> ParallelConfig::fields() {
                                        config::at_least(1)),
       field<&ParallelConfig::sequence_parallel>(
           "sequence_parallel", "split norms along the sequence; false in this version"),
-      field<&ParallelConfig::zero>("zero", "sharding of the optimizer; 0 in this version",
+      field<&ParallelConfig::zero>("zero",
+                                   "what ranks share instead of holding it each: 1 moments, 2 "
+                                   "gradients too, 3 weights too; 0: nothing",
                                    config::between(0, 3)),
       field<&ParallelConfig::pipeline_schedule>("pipeline_schedule", "order of passes over stages",
                                                 config::one_of(kSchedules)),
@@ -39,7 +41,6 @@ std::span<const config::Field> ParallelConfig::fields() {
 void check_parallel(const ParallelConfig& config) {
   require("tensor", config.tensor, 1);
   require("pipeline", config.pipeline, 1);
-  require("zero", config.zero, 0);
   if (config.sequence_parallel) {
     fail(ExitCode::usage,
          "parallel.sequence_parallel = true needs parallel.tensor > 1, which this version does "

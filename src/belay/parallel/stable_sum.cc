@@ -17,29 +17,34 @@ std::size_t level_count(std::int64_t rounds) {
 
 }  // namespace
 
-std::size_t StableSum::bytes(const ParameterTable& table, std::int64_t rounds) {
-  return level_count(rounds) * static_cast<std::size_t>(table.flat_elements()) * sizeof(float);
+std::size_t StableSum::bytes(std::int64_t elements, std::int64_t rounds) {
+  return level_count(rounds) * static_cast<std::size_t>(elements) * sizeof(float);
 }
 
-StableSum::StableSum(Device& device, const ParameterStore& store, std::int64_t rounds)
-    : store_(store) {
-  const auto bytes = static_cast<std::size_t>(store.table().flat_elements()) * sizeof(float);
+StableSum::StableSum(Device& device, const std::vector<Tensor>& gradients, std::int64_t rounds) {
+  constexpr std::int64_t kAlignment = 32;  // elements
+  std::int64_t elements = 0;
+  for (const Tensor& gradient : gradients) {
+    gradients_.push_back(gradient.reshaped({gradient.elements()}));
+    offsets_.push_back(elements);
+    elements += (gradient.elements() + kAlignment - 1) / kAlignment * kAlignment;
+  }
   for (std::size_t i = 0; i < level_count(rounds); ++i) {
-    levels_.push_back(device.allocate(bytes, "order-stable sums"));
+    levels_.push_back(
+        device.allocate(static_cast<std::size_t>(elements) * sizeof(float), "order-stable sums"));
   }
 }
 
-Tensor StableSum::level(std::size_t number, int parameter) const {
+Tensor StableSum::level(std::size_t number, std::size_t gradient) const {
   auto* base = static_cast<float*>(levels_[number]->address());
-  return {
-      base + store_.table()[parameter].offset, DType::f32, {store_.table()[parameter].elements()}};
+  return {base + offsets_[gradient], DType::f32, gradients_[gradient].shape};
 }
 
 void StableSum::add(Lane& lane) {
   const std::size_t free = lowest_free(rounds_);
   BELAY_CHECK(free < levels_.size());
-  for (int index = 0; index < store_.table().size(); ++index) {
-    const Tensor round = store_.grad(index).reshaped({store_.table()[index].elements()});
+  for (std::size_t index = 0; index < gradients_.size(); ++index) {
+    const Tensor& round = gradients_[index];
     const Tensor dst = level(free, index);
     if (free == 0) {
       launch(lane, CastArgs{round, dst});
@@ -53,8 +58,8 @@ void StableSum::add(Lane& lane) {
 }
 
 void StableSum::finish(Lane& lane) {
-  for (int index = 0; index < store_.table().size(); ++index) {
-    const Tensor total = store_.grad(index).reshaped({store_.table()[index].elements()});
+  for (std::size_t index = 0; index < gradients_.size(); ++index) {
+    const Tensor& total = gradients_[index];
     bool first = true;
     for (std::size_t l = 0; l < levels_.size(); ++l) {
       if ((rounds_ >> l & 1) == 0) continue;

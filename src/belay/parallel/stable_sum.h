@@ -16,9 +16,11 @@ namespace belay {
 
 class StableSum {
  public:
-  // Error(capacity) when memory lacks. `store` must outlive the sum.
-  StableSum(Device& device, const ParameterStore& store, std::int64_t rounds);
-  static std::size_t bytes(const ParameterTable& table, std::int64_t rounds);
+  // `gradients`: f32 tensors, all or the part that this rank keeps. Error(capacity) when memory
+  // lacks.
+  StableSum(Device& device, const std::vector<Tensor>& gradients, std::int64_t rounds);
+  // With so many elements in all.
+  static std::size_t bytes(std::int64_t elements, std::int64_t rounds);
 
   // Takes the gradients of a round, and leaves zeros.
   void add(Lane& lane);
@@ -26,9 +28,10 @@ class StableSum {
   void finish(Lane& lane);
 
  private:
-  [[nodiscard]] Tensor level(std::size_t number, int parameter) const;
+  [[nodiscard]] Tensor level(std::size_t number, std::size_t gradient) const;
 
-  const ParameterStore& store_;
+  std::vector<Tensor> gradients_;      // [elements] each
+  std::vector<std::int64_t> offsets_;  // of each within a level
   std::vector<std::unique_ptr<DeviceMemory>> levels_;
   std::uint64_t rounds_ = 0;  // added so far
 };

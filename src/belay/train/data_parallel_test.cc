@@ -4,98 +4,19 @@
 
 #include <cmath>
 
-#include "belay/comm/thread_ranks.h"
-#include "belay/train/tiny_run.h"
+#include "belay/train/parallel_task.h"
 
 namespace belay {
 namespace {
 
+using testing::kRows;
+using testing::Layout;
+using testing::Outcome;
 using testing::plain_optimizer;
+using testing::Task;
 using testing::tiny_model;
 using testing::TinyBatch;
 using testing::TinyRun;
-
-constexpr std::int64_t kRows = 2;  // of a micro-batch
-
-// What a run is asked for.
-struct Layout {
-  int ranks = 1;
-  std::int64_t micro_batches = 4;
-  std::size_t bucket_bytes = 1000;
-  int buckets = 2;
-  bool overlap = true;
-  bool stable = false;
-  int pipeline_depth = 0;
-};
-
-// Changes the batch of a step.
-using Edit = std::function<void(std::int64_t step, TinyBatch& batch)>;
-
-struct Outcome {
-  std::vector<StepResult> steps;
-  std::vector<std::vector<float>> weights;
-};
-
-struct Task {
-  ModelConfig model;
-  std::string device = "cpu";
-  DType dtype = DType::f32;
-  std::int64_t steps = 20;
-  Edit edit = {};
-
-  // What one rank of the layout does; communicator null: alone.
-  [[nodiscard]] Outcome run_rank(const Layout& layout, comm::Communicator* communicator) const {
-    TinyRun run(model, kRows, device, dtype);
-    const BatchShare share{communicator == nullptr ? 0 : communicator->rank(), layout.ranks, kRows,
-                           layout.micro_batches};
-    std::unique_ptr<GradientExchange> exchange;
-    if (communicator != nullptr) {
-      const ParameterStore& store = run.program->parameters();
-      const ExchangeOptions options{layout.bucket_bytes, layout.buckets, layout.overlap,
-                                    layout.pipeline_depth};
-      exchange = std::make_unique<GradientExchange>(store, *communicator, options, nullptr,
-                                                    make_round_sum(*run.device, store, options));
-      run.program->set_exchange(exchange.get());
-    }
-    std::unique_ptr<StableSum> stable;
-    if (layout.stable) {
-      stable = std::make_unique<StableSum>(*run.device, run.program->parameters(), share.rounds());
-      run.program->set_stable_sum(stable.get());
-    }
-    const OptimizerConfig optimizer = plain_optimizer();
-    Stepper stepper(*run.program, optimizer, steps, share, communicator);
-    Outcome outcome;
-    std::int64_t updates = 0;
-    for (std::int64_t step = 1; step <= steps; ++step) {
-      TinyBatch batch(model, kRows * layout.micro_batches, static_cast<std::uint64_t>(step));
-      if (edit) edit(step, batch);
-      std::int64_t mine = 0;
-      const StepResult result = stepper.run(step, updates + 1, [&] {
-        const std::int64_t row = share.number(mine++) * kRows;
-        return batch.micro(row, row + kRows);
-      });
-      EXPECT_EQ(mine, share.count());
-      if (result.outcome == StepOutcome::updated) ++updates;
-      outcome.steps.push_back(result);
-      outcome.steps.back().squares = {};
-    }
-    outcome.weights = run.all_weights();
-    return outcome;
-  }
-
-  // Of every rank.
-  [[nodiscard]] std::vector<Outcome> run(const Layout& layout) const {
-    comm::CommunicatorOptions options;
-    options.order_stable = layout.stable;
-    if (layout.ranks == 1) return {run_rank(layout, nullptr)};
-    std::vector<Outcome> outcomes(static_cast<std::size_t>(layout.ranks));
-    comm::expect_no_errors(
-        comm::run_ranks(layout.ranks, options, [&](comm::Communicator& communicator) {
-          outcomes[static_cast<std::size_t>(communicator.rank())] = run_rank(layout, &communicator);
-        }));
-    return outcomes;
-  }
-};
 
 void expect_same(const Outcome& one, const std::vector<Outcome>& ranks, double tolerance) {
   for (const Outcome& rank : ranks) {

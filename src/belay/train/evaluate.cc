@@ -34,6 +34,8 @@ EvaluationResult evaluate(Program& program, const data::Dataset& dataset,
       program.run_micro_batch(lane, adapter.adapt(batch), {0, 0}, false);
       lane.wait();
       result.tokens += batch.counted;
+    } else {
+      program.join_forward(lane);
     }
     if (stable) {
       double loss = program.read_loss(lane);

@@ -21,7 +21,7 @@ ModelConfig read_model_config(const std::string& dir) {
 
 void load_weights(Lane& lane, const std::string& dir, const ParameterStore& store) {
   import_weights(dir, store.table(), [&](int index, std::span<const float> values) {
-    ParameterStore::write(lane, store.master(index), values);
+    store.load(lane, ParameterStore::State::masters, index, values);
   });
   store.refresh_copies(lane);
 }

@@ -71,13 +71,14 @@ void record_selection(Device& device, std::span<const OpCall> calls) {
 
 std::vector<MemoryItem> memory_plan(const ParameterTable& table, const ProgramConfig& config,
                                     const DryRun& dry, std::size_t exchange_bytes = 0) {
-  const auto state = ParameterStore::bytes(table, {config.compute, config.train});
+  const auto state = ParameterStore::bytes(table, {config.compute, config.train, config.shard});
   const std::int64_t rotary =
       config.model.learned_positions() ? 0 : config.model.seq_len * config.model.head_dim * 4;
   std::vector<MemoryItem> memory = {{"parameters", state.masters},
                                     {"low-precision weights", state.copies},
                                     {"gradients", state.grads},
                                     {"optimizer moments", state.moments},
+                                    {"gathered weights", state.gathered},
                                     {"activations", dry.sizes.saved},
                                     {"temporaries", dry.sizes.scratch},
                                     {"kernel workspace", dry.sizes.workspace},
@@ -109,10 +110,11 @@ void check_tokens(const ProgramConfig& config) {
 
 }  // namespace
 
-DryStep dry_step(const Device& device, const ParameterTable& table, const ProgramConfig& config) {
+DryStep dry_step(const Device& device, const ParameterTable& table, const ProgramConfig& config,
+                 std::size_t exchange_bytes) {
   check_tokens(config);
   DryRun dry = dry_run(device, table, config);
-  DryStep step{{}, memory_plan(table, config, dry)};
+  DryStep step{{}, memory_plan(table, config, dry, exchange_bytes)};
   step.calls = std::move(dry.calls);
   return step;
 }

@@ -38,6 +38,7 @@ struct DryStep {
   std::vector<OpCall> calls;
   std::vector<MemoryItem> memory;
 };
-DryStep dry_step(const Device& device, const ParameterTable& table, const ProgramConfig& config);
+DryStep dry_step(const Device& device, const ParameterTable& table, const ProgramConfig& config,
+                 std::size_t exchange_bytes = 0);
 
 }  // namespace belay

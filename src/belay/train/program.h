@@ -7,6 +7,7 @@
 
 #include "belay/model/transformer.h"
 #include "belay/parallel/gradient_exchange.h"
+#include "belay/parallel/sharded_state.h"
 #include "belay/parallel/stable_sum.h"
 
 namespace belay {
@@ -21,6 +22,7 @@ struct ProgramConfig {
   std::uint64_t seed = 1;
   bool train = true;
   Protection protection{};
+  ShardOptions shard{};
 };
 
 struct ArenaSizes {
@@ -70,13 +72,16 @@ class Program {
   // The last micro-batch of a step sums its gradients over the ranks with this, or every one if it
   // is pipelined; null: there is one rank. Not owned.
   void set_exchange(GradientExchange* exchange) { exchange_ = exchange; }
+  // Instead, where the configuration shards the state over the ranks. Not owned.
+  void set_sharded(ShardedState* sharded) { sharded_ = sharded; }
   // Gradients are summed over the ranks, and kept apart, micro-batch by micro-batch; null: added up
   // as they come. Not owned.
   void set_stable_sum(StableSum* sum) { stable_ = sum; }
   [[nodiscard]] bool sums_stably() const { return stable_ != nullptr; }
   // Whether the ranks meet in every micro-batch, not only in the last one of a step.
   [[nodiscard]] bool joins_every_round() const {
-    return stable_ != nullptr || (exchange_ != nullptr && exchange_->pipelined());
+    return stable_ != nullptr || (exchange_ != nullptr && exchange_->pipelined()) ||
+           (sharded_ != nullptr && sharded_->exchanges_every_round());
   }
 
   // Uploads the batch and runs forward (and backward when train) on `lane`; rows <= micro_batch.
@@ -88,6 +93,8 @@ class Program {
   void set_loss_multiplier(double multiplier) { loss_multiplier_ = static_cast<float>(multiplier); }
   // Where ranks meet in every round: for a rank without a micro-batch in the last one of a step.
   void join_last_round(Lane& lane);
+  // For a rank without a micro-batch where others have one that is not for training.
+  void join_forward(Lane& lane);
   void clear_loss(Lane& lane);
   // Waits; the sum of the token losses since clear_loss.
   double read_loss(Lane& lane);
@@ -110,9 +117,16 @@ class Program {
 
  private:
   class SquaresOfGradients;
-  [[nodiscard]] void* squares_address() const;
-  [[nodiscard]] void* own_squares_address() const;
-  std::span<const double> read_squares(Lane& lane, const void* address, std::vector<double>& host);
+  class OwnSquares;
+  [[nodiscard]] bool has_ranks() const { return exchange_ != nullptr || sharded_ != nullptr; }
+  // Whether the sums of rounds are added to this rank's shard of the gradients.
+  [[nodiscard]] bool adds_rounds() const {
+    return stable_ == nullptr && sharded_ != nullptr && sharded_->exchanges_every_round();
+  }
+  [[nodiscard]] double* squares_address() const;
+  [[nodiscard]] double* own_squares_address() const;
+  void take_squares(Lane& lane, std::span<const ShardRun> runs);
+  void run_backward(Pass& pass, const MicroBatchPlace& place);
   void add_round(Lane& lane, bool last);
   void note_own_squares(Lane& lane, bool first);
   [[nodiscard]] PassInputs inputs(std::int64_t rows) const;
@@ -129,9 +143,13 @@ class Program {
   Arena saved_;
   Arena scratch_;
   Transformer::Activations activations_;
-  std::vector<double> host_sums_;
-  std::vector<double> host_own_sums_;
+  std::vector<double> host_pieces_;   // sums of squares
+  std::vector<double> host_squares_;  // of each parameter
+  std::vector<double> host_own_squares_;
   GradientExchange* exchange_ = nullptr;
+  ShardedState* sharded_ = nullptr;
+  Lane* squares_lane_ = nullptr;
+  GradientScatter::Ready shard_ready_;
   StableSum* stable_ = nullptr;
   bool own_finite_ = true;  // so far in the step
   float loss_multiplier_ = 1.0F;

@@ -8,6 +8,67 @@
 #include "belay/parallel/compression_choice.h"
 
 namespace belay {
+namespace {
+
+BatchShare share_of(const RunConfig& config, int rank, int ranks) {
+  const TrainConfig& train = config.train;
+  return {rank, ranks, train.micro_batch, train.global_batch / train.micro_batch};
+}
+
+ShardExchangeOptions shard_exchange(const comm::CommConfig& config) {
+  return {static_cast<int>(config.buckets), config.overlap};
+}
+
+}  // namespace
+
+ShardOptions sharding_of(const RunConfig& config, int rank, int ranks) {
+  ShardOptions options;
+  if (ranks == 1) return options;
+  options.stage = static_cast<ZeroStage>(config.parallel.zero);
+  options.rank = rank;
+  options.ranks = ranks;
+  const auto bytes = static_cast<std::int64_t>(config.comm.bucket_mb * 1e6);
+  options.group_elements = std::max<std::int64_t>(1, bytes / 4);
+  return options;
+}
+
+namespace {
+
+// Elements of the largest bucket.
+std::int64_t summed_at_once(const RunConfig& config, const ParameterTable& table, int rank,
+                            int ranks) {
+  const ShardOptions sharding = sharding_of(config, rank, ranks);
+  if (sharding.stage == ZeroStage::none) {
+    const std::int64_t rounds = share_of(config, rank, ranks).rounds();
+    return bucket_elements(table, exchange_options(config.comm, rounds));
+  }
+  return ShardMap(table, sharding).largest_group();
+}
+
+}  // namespace
+
+std::size_t exchange_bytes_of(const RunConfig& config, const ParameterTable& table, int rank,
+                              int ranks) {
+  std::size_t bytes = 0;
+  std::int64_t summed = table.flat_elements();
+  const ShardOptions sharding = sharding_of(config, rank, ranks);
+  if (sharding.stage != ZeroStage::none) {
+    const StoreOptions store{config.train.dtype, true, sharding};
+    bytes += ShardedState::bytes(table, store, shard_exchange(config.comm));
+    summed = ShardMap(table, sharding).shard_elements();
+  } else if (ranks > 1) {
+    const std::int64_t rounds = share_of(config, rank, ranks).rounds();
+    bytes += exchange_bytes(table, exchange_options(config.comm, rounds));
+  }
+  if (ranks > 1 && config.comm.compression != comm::Compression::none) {
+    bytes += CompressedReducer::bytes(table, summed_at_once(config, table, rank, ranks),
+                                      compression_options(config.comm), ranks);
+  }
+  if (config.comm.order_stable) {
+    bytes += StableSum::bytes(summed, share_of(config, rank, ranks).rounds());
+  }
+  return bytes;
+}
 
 Replicas::Replicas(const RankGroup& group, const RunConfig& config)
     : ranks_(group), config_(config) {
@@ -22,20 +83,7 @@ Replicas::Replicas(const RankGroup& group, const RunConfig& config)
 }
 
 BatchShare Replicas::share() const {
-  const TrainConfig& train = config_.train;
-  return {ranks_.rank(), ranks_.size(), train.micro_batch, train.global_batch / train.micro_batch};
-}
-
-std::size_t Replicas::bytes(const ParameterTable& table) const {
-  std::size_t bytes = 0;
-  const ExchangeOptions options = exchange_options(config_.comm, share().rounds());
-  if (ranks_.size() > 1) bytes += exchange_bytes(table, options);
-  if (compresses()) {
-    bytes += CompressedReducer::bytes(table, bucket_elements(table, options),
-                                      compression_options(config_.comm), ranks_.size());
-  }
-  if (config_.comm.order_stable) bytes += StableSum::bytes(table, share().rounds());
-  return bytes;
+  return share_of(config_, ranks_.rank(), ranks_.size());
 }
 
 void Replicas::warn_of_dropped(const std::string& before) const {
@@ -47,22 +95,23 @@ bool Replicas::compresses() const {
   return ranks_.size() > 1 && config_.comm.compression != comm::Compression::none;
 }
 
-std::unique_ptr<BucketReducer> Replicas::make_reducer(const ParameterTable& table,
-                                                      const std::string& before) {
+std::unique_ptr<BucketReducer> Replicas::make_compressor(const ParameterTable& table,
+                                                         const std::string& before) {
   comm::Communicator& communicator = *ranks_.communicator();
   const std::vector<bool> owed = marked_by_names(table, before);
-  const auto dense = [&] {
+  if (!compresses()) {
     warn_of_dropped(before);
-    return std::make_unique<DenseReducer>(communicator);
-  };
-  if (!compresses()) return dense();
-  const std::int64_t elements =
-      bucket_elements(table, exchange_options(config_.comm, share().rounds()));
+    return nullptr;
+  }
+  const std::int64_t elements = summed_at_once(config_, table, ranks_.rank(), ranks_.size());
   CompressionChoice choice =
       choose_compression(communicator, table, elements, config_.comm, owed, !before.empty());
   if (ranks_.first()) log::info("{}", choice.why);
   const std::vector<bool>& marks = choice.compressed;
-  if (std::find(marks.begin(), marks.end(), true) == marks.end()) return dense();
+  if (std::find(marks.begin(), marks.end(), true) == marks.end()) {
+    warn_of_dropped(before);
+    return nullptr;
+  }
   auto reducer = std::make_unique<CompressedReducer>(
       communicator, table, elements, compression_options(config_.comm), choice.compressed);
   compressor_ = reducer.get();
@@ -89,27 +138,39 @@ void Replicas::restore_residuals(const std::string& snapshot) {
 }
 
 void Replicas::connect(Device& device, Program& program, const std::string& compressed) {
+  const ParameterStore& store = program.parameters();
   if (ranks_.size() == 1) {
     warn_of_dropped(compressed);
   } else {
-    std::unique_ptr<BucketReducer> reducer = make_reducer(program.parameters().table(), compressed);
+    comm::Communicator& communicator = *ranks_.communicator();
+    std::unique_ptr<BucketReducer> reducer = make_compressor(store.table(), compressed);
     reducer_ = reducer.get();
-    const ExchangeOptions options = exchange_options(config_.comm, share().rounds());
-    exchange_ = std::make_unique<GradientExchange>(
-        program.parameters(), *ranks_.communicator(), options, std::move(reducer),
-        make_round_sum(device, program.parameters(), options));
-    program.set_exchange(exchange_.get());
+    if (store.stage() != ZeroStage::none) {
+      sharded_ = std::make_unique<ShardedState>(device, store, communicator,
+                                                shard_exchange(config_.comm), std::move(reducer));
+      program.set_sharded(sharded_.get());
+    } else {
+      if (reducer == nullptr) reducer = std::make_unique<DenseReducer>(communicator);
+      reducer_ = reducer.get();
+      const ExchangeOptions options = exchange_options(config_.comm, share().rounds());
+      exchange_ = std::make_unique<GradientExchange>(
+          store, communicator, options, std::move(reducer), make_round_sum(device, store, options));
+      program.set_exchange(exchange_.get());
+    }
   }
   if (config_.comm.order_stable) {
-    stable_ = std::make_unique<StableSum>(device, program.parameters(), share().rounds());
+    stable_ = std::make_unique<StableSum>(device, store.owned_gradients(), share().rounds());
     program.set_stable_sum(stable_.get());
   }
 }
 
 void Replicas::begin_step(double multiplier) {
-  if (exchange_ == nullptr) return;
-  exchange_->reset_times();
-  reducer_->begin_step(multiplier);
+  if (exchange_ != nullptr) exchange_->reset_times();
+  if (sharded_ != nullptr) {
+    before_ = sharded_->times();
+    sharded_->begin_step();
+  }
+  if (reducer_ != nullptr) reducer_->begin_step(multiplier);
 }
 
 void Replicas::end_step(bool updated) {
@@ -117,10 +178,19 @@ void Replicas::end_step(bool updated) {
 }
 
 BucketTraffic Replicas::traffic() const {
+  if (sharded_ != nullptr) return sharded_->traffic();
   return reducer_ == nullptr ? BucketTraffic{} : reducer_->traffic();
 }
 
-ExchangeTimes Replicas::times() const {
+void Replicas::share_weights(Program& program) {
+  if (sharded_ != nullptr) sharded_->share_weights(program.lane());
+}
+
+ExchangeTimes Replicas::times() {
+  if (sharded_ != nullptr) {
+    const ShardedState::Times now = sharded_->times();
+    return {now.busy_ms - before_.busy_ms, now.exposed_ms - before_.exposed_ms};
+  }
   return exchange_ == nullptr ? ExchangeTimes{} : exchange_->times();
 }
 

@@ -13,6 +13,12 @@
 
 namespace belay {
 
+// How `rank` of so many lays its state out, and what it then allocates to exchange data, on device
+// and host.
+ShardOptions sharding_of(const RunConfig& config, int rank, int ranks);
+std::size_t exchange_bytes_of(const RunConfig& config, const ParameterTable& table, int rank,
+                              int ranks);
+
 class Replicas {
  public:
   // Error(usage) when the configuration does not suit the number of ranks. The configuration, and
@@ -20,11 +26,21 @@ class Replicas {
   Replicas(const RankGroup& ranks, const RunConfig& config);
 
   [[nodiscard]] BatchShare share() const;
+  // How the program's state is to be laid out.
+  [[nodiscard]] ShardOptions sharding() const {
+    return sharding_of(config_, ranks_.rank(), ranks_.size());
+  }
   // What connect() will allocate, on device and host.
-  [[nodiscard]] std::size_t bytes(const ParameterTable& table) const;
+  [[nodiscard]] std::size_t bytes(const ParameterTable& table) const {
+    return exchange_bytes_of(config_, table, ranks_.rank(), ranks_.size());
+  }
   // Every step of the program sums its gradients over the ranks from now on. `compressed`: what the
   // run that goes on here compressed, as Progress has it; empty for a new run. A collective.
   void connect(Device& device, Program& program, const std::string& compressed = "");
+  // Once every rank has loaded its part of the weights. Collective.
+  void share_weights(Program& program);
+  // Null: the state is not sharded.
+  [[nodiscard]] ShardedState* sharded() { return sharded_.get(); }
 
   // What is compressed, for Progress; empty without compression.
   [[nodiscard]] std::string compressed() const;
@@ -39,21 +55,24 @@ class Replicas {
   // Whether the step changed the parameters.
   void end_step(bool updated);
   // Of the step; zeros with one rank.
-  [[nodiscard]] ExchangeTimes times() const;
+  [[nodiscard]] ExchangeTimes times();
   [[nodiscard]] BucketTraffic traffic() const;
 
  private:
   [[nodiscard]] bool compresses() const;
   void warn_of_dropped(const std::string& before) const;
-  [[nodiscard]] std::unique_ptr<BucketReducer> make_reducer(const ParameterTable& table,
-                                                            const std::string& before);
+  // Null where nothing is compressed.
+  [[nodiscard]] std::unique_ptr<BucketReducer> make_compressor(const ParameterTable& table,
+                                                               const std::string& before);
 
   RankGroup ranks_;
   const RunConfig& config_;
   std::unique_ptr<GradientExchange> exchange_;  // with several ranks
-  BucketReducer* reducer_ = nullptr;            // of the exchange
-  CompressedReducer* compressor_ = nullptr;     // the same, where something is compressed
-  std::unique_ptr<StableSum> stable_;           // where order must not matter
+  std::unique_ptr<ShardedState> sharded_;       // instead, where the state is sharded
+  BucketReducer* reducer_ = nullptr;         // of either; null: of sharded_, nothing is compressed
+  CompressedReducer* compressor_ = nullptr;  // the same, where something is compressed
+  std::unique_ptr<StableSum> stable_;        // where order must not matter
+  ShardedState::Times before_;               // the step
 };
 
 }  // namespace belay

@@ -198,14 +198,14 @@ Progress progress_of(const SnapshotState& state, const RunSetup& setup) {
 
 void load_into(const std::string& dir, const RunSetup& setup, Program& program) {
   const ParameterStore& store = program.parameters();
-  const auto writer = [&](auto part) {
-    return [&program, &store, part](int index, std::span<const float> src) {
-      ParameterStore::write(program.lane(), (store.*part)(index), src);
+  const auto writer = [&](ParameterStore::State state) {
+    return [&program, &store, state](int index, std::span<const float> src) {
+      store.load(program.lane(), state, index, src);
     };
   };
-  load_snapshot(
-      dir, setup.config.model, setup.table,
-      {writer(&ParameterStore::master), writer(&ParameterStore::m), writer(&ParameterStore::v)});
+  load_snapshot(dir, setup.config.model, setup.table,
+                {writer(ParameterStore::State::masters), writer(ParameterStore::State::m),
+                 writer(ParameterStore::State::v)});
   store.refresh_copies(program.lane());
 }
 

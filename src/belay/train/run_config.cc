@@ -43,6 +43,25 @@ void check_pipeline(const comm::CommConfig& config) {
   }
 }
 
+// `rounds`: micro-batches that a rank has in a step, at most.
+void check_sharing(const RunConfig& config, std::int64_t rounds) {
+  const std::int64_t zero = config.parallel.zero;
+  if (zero == 1 && config.comm.pipeline_depth > 0) {
+    fail(ExitCode::usage,
+         "comm.pipeline_depth = {} sends the gradients of every micro-batch, parallel.zero = 1 "
+         "keeps them and sends their sum; set comm.pipeline_depth = 0, or parallel.zero = 2, which "
+         "sends those of a micro-batch while the next one computes",
+         config.comm.pipeline_depth);
+  }
+  if (zero >= 2 && config.comm.compression != comm::Compression::none && rounds > 1) {
+    fail(ExitCode::usage,
+         "comm.compression owes each parameter once per step, parallel.zero = {} sends it for each "
+         "of the {} micro-batches that a rank has in a step; set parallel.zero = 1, or a larger "
+         "train.micro_batch",
+         zero, rounds);
+  }
+}
+
 void read_into(RunConfig& config, std::string_view text, std::string_view source,
                const std::vector<std::string>& overrides) {
   const auto sections = sections_of(config);
@@ -89,6 +108,8 @@ RunConfig parse_config(std::string_view text, std::string_view source,
   }
   check_pipeline(config.comm);
   resolve_batch(config.train, ranks);
+  const std::int64_t micro_batches = config.train.global_batch / config.train.micro_batch;
+  if (ranks > 1) check_sharing(config, (micro_batches + ranks - 1) / ranks);
   check_schedule(config.optimizer.schedule_of(config.train.steps));
   check_clipping(config.optimizer);
   check_precision(config.precision);

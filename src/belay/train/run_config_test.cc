@@ -112,7 +112,7 @@ TEST(RunConfigTest, WhatNeedsMoreProcessesIsRefusedClearly) {
             "parallel.tensor = 2: this version trains data-parallel only; set parallel.tensor = 1");
   EXPECT_NE(usage_error([] { parse_config("[parallel]\nsequence_parallel = true\n", "t", {}); }),
             "");
-  EXPECT_NE(usage_error([] { parse_config("[parallel]\nzero = 1\n", "t", {}); }), "");
+  EXPECT_NE(usage_error([] { parse_config("[parallel]\nzero = 4\n", "t", {}); }), "");
 }
 
 TEST(RunConfigTest, NumbersHaveBoundsThatTheEngineCanHold) {

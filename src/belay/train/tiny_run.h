@@ -30,7 +30,7 @@ struct TinyRun {
 
   explicit TinyRun(const ModelConfig& config, std::int64_t micro_batch = 2,
                    const std::string& device_name = "cpu", DType compute = DType::f32,
-                   const Protection& protection = {})
+                   const Protection& protection = {}, const ShardOptions& shard = {})
       : model(config), table(make_parameter_table(model)), device(make_device(device_name)) {
     ProgramConfig program_config;
     program_config.model = model;
@@ -39,6 +39,7 @@ struct TinyRun {
     program_config.compute = compute;
     program_config.head_block_rows = 5;
     program_config.protection = protection;
+    program_config.shard = shard;
     PlanningOptions planning;
     planning.calibrate = false;
     planning.matmul = device_name == "cpu" ? "belay" : "reference";

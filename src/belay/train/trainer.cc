@@ -18,6 +18,7 @@
 #include "belay/train/replicas.h"
 #include "belay/train/resume.h"
 #include "belay/train/run_directory.h"
+#include "belay/train/sharded_source.h"
 #include "belay/train/step.h"
 #include "belay/train/step_times.h"
 #include "belay/train/timeline_recorder.h"
@@ -61,7 +62,7 @@ class Trainer {
   void report_outcome(const StepResult& result);
   void run_evaluation();
   void save(bool last);
-  void write_snapshot(const ResidualFile& residuals, bool last);
+  void write_snapshot(bool last, const ResidualFile& residuals, const SnapshotSource& source);
   void write_trace();
   void summarise();
 
@@ -122,7 +123,9 @@ void Trainer::prepare() {
   planning.exchange_bytes = replicas_.bytes(setup_.table);
   // The first rank measures while the others leave it the machine, and all run what it chose.
   const auto prepare_here = [&] {
-    prepared_ = prepare_program(*setup_.device, setup_.table, program_config(setup_), planning);
+    ProgramConfig program = program_config(setup_);
+    program.shard = replicas_.sharding();
+    prepared_ = prepare_program(*setup_.device, setup_.table, program, planning);
   };
   ranks_.together([&] {
     if (!ranks_.first()) return;
@@ -140,6 +143,7 @@ void Trainer::prepare() {
   });
   replicas_.connect(*setup_.device, *prepared_.program, progress_.compressed);
   ranks_.together([&] { load_or_initialise(); });
+  replicas_.share_weights(*prepared_.program);
 }
 
 void Trainer::record_plan() {
@@ -318,12 +322,16 @@ void Trainer::save(bool last) {
   if (last_saved_ == progress_.step) return;
   last_saved_ = progress_.step;
   const ResidualFile residuals = replicas_.collect_residuals(options_.out);
-  ranks_.together([&] {
-    if (ranks_.first()) write_snapshot(residuals, last);
-  });
+  save_together(ranks_, replicas_.sharded(), *prepared_.program,
+                [&](const SnapshotSource& source) { write_snapshot(last, residuals, source); });
+  // Whether the first rank has, on all of them.
+  double saved = ranks_.first() && last_saved_ == progress_.step ? 1 : 0;
+  ranks_.sum({&saved, 1});
+  if (saved == 0) last_saved_ = -1;
 }
 
-void Trainer::write_snapshot(const ResidualFile& residuals, bool last) {
+void Trainer::write_snapshot(bool last, const ResidualFile& residuals,
+                             const SnapshotSource& source) {
   const auto begin = Clock::now();
   progress_.loss_scale_state = gradients_.state();
   progress_.compressed = replicas_.compressed();
@@ -333,10 +341,12 @@ void Trainer::write_snapshot(const ResidualFile& residuals, bool last) {
   try {
     residuals.attach_to(options);
     summary_.snapshot = save_snapshot(options_.out, setup_.config.model, setup_.table,
-                                      snapshot_state(setup_, progress_),
-                                      snapshot_source(*prepared_.program), options);
+                                      snapshot_state(setup_, progress_), source, options);
   } catch (const Error& error) {
-    if (last || setup_.config.snapshot.on_failure == OnFailure::stop) throw;
+    if (last || setup_.config.snapshot.on_failure == OnFailure::stop ||
+        error.code() == ExitCode::communication) {
+      throw;
+    }
     log::error("step {}: the snapshot failed and training goes on: {}", progress_.step,
                error.what());
     last_saved_ = -1;

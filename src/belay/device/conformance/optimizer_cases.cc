@@ -73,6 +73,7 @@ std::vector<OpCase<SumOfSquaresArgs>> cases_of(OpTag<SumOfSquaresArgs>) {
     std::int64_t count;
     Values values;
     std::int64_t misalignment;
+    std::int64_t piece = 0;
   };
   std::vector<OpCase<SumOfSquaresArgs>> cases;
   for (const Case& c : std::vector<Case>{
@@ -83,12 +84,16 @@ std::vector<OpCase<SumOfSquaresArgs>> cases_of(OpTag<SumOfSquaresArgs>) {
            {"largest f32", 64, constant(3.4e38), 0},
            {"an infinity", 100, listed({1, 2, 3, INFINITY}), 0},
            {"a NaN", 65, listed({1, 2, 3, NAN, 4}), 0},
+           {"small pieces", 1003, between(-1, 1), 1, 32},
+           {"large pieces", 200003, between(-1, 1), 0, 65536},
+           {"a NaN in one of the pieces", 65, listed({1, 2, 3, NAN, 4}), 0, 32},
        }) {
     cases.push_back({c.name, [c](CaseMemory& memory) {
                        memory.set_misalignment(c.misalignment);
                        SumOfSquaresArgs args;
                        args.src = memory.input("src", DType::f32, {c.count}, c.values);
-                       args.dst = memory.output("dst", DType::f64, {1});
+                       args.piece = c.piece;
+                       args.dst = memory.output("dst", DType::f64, {args.pieces()});
                        return args;
                      }});
   }

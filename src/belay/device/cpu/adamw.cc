@@ -107,17 +107,33 @@ double squares_of(const float* src, std::int64_t count) {
   return sum;
 }
 
+// A large piece is itself summed run by run, small ones are taken several at a time.
 void sum_of_squares(const SumOfSquaresArgs& args, double* partials) {
   const std::int64_t count = args.src.elements();
-  const std::int64_t pieces = pieces_of(count, kPieceElements);
-  parallel_for(pieces, [&](std::int64_t piece) HWY_ATTR {
-    const std::int64_t begin = piece * kPieceElements;
-    partials[piece] =
-        squares_of(args.src.as<float>() + begin, std::min(kPieceElements, count - begin));
+  const std::int64_t piece = args.piece == 0 ? std::max<std::int64_t>(1, count) : args.piece;
+  const std::int64_t pieces = args.pieces();
+  const auto* src = args.src.as<float>();
+  auto* dst = args.dst.as<double>();
+  if (piece <= kPieceElements) {
+    parallel_ranges(pieces, kPieceElements / piece, [&](Range run) HWY_ATTR {
+      for (std::int64_t j = run.begin; j < run.end; ++j) {
+        dst[j] = squares_of(src + j * piece, std::min(piece, count - j * piece));
+      }
+    });
+    return;
+  }
+  const std::int64_t runs = pieces_of(piece, kPieceElements);  // of a piece
+  parallel_for(pieces * runs, [&](std::int64_t index) HWY_ATTR {
+    const std::int64_t end = std::min(count, (index / runs + 1) * piece);
+    const std::int64_t begin = index / runs * piece + index % runs * kPieceElements;
+    partials[index] =
+        begin < end ? squares_of(src + begin, std::min(kPieceElements, end - begin)) : 0.0;
   });
-  double sum = 0;
-  for (std::int64_t piece = 0; piece < pieces; ++piece) sum += partials[piece];
-  args.dst.as<double>()[0] = sum;
+  for (std::int64_t j = 0; j < pieces; ++j) {
+    double sum = 0;
+    for (std::int64_t run = 0; run < runs; ++run) sum += partials[j * runs + run];
+    dst[j] = sum;
+  }
 }
 
 }  // namespace belay::HWY_NAMESPACE
@@ -149,7 +165,9 @@ constexpr Candidate<AdamwArgs> kAdamw[] = {
 constexpr Candidate<SumOfSquaresArgs> kSumOfSquares[] = {
     {"simd", [](const SumOfSquaresArgs& args) { return unless_f32(args.src); },
      [](const SumOfSquaresArgs& args) {
-       return static_cast<std::size_t>(pieces_of(args.src.elements(), kPieceElements)) *
+       const std::int64_t piece = args.piece == 0 ? args.src.elements() : args.piece;
+       if (piece <= kPieceElements) return std::size_t{0};
+       return static_cast<std::size_t>(args.pieces() * pieces_of(piece, kPieceElements)) *
               sizeof(double);
      },
      [](const SumOfSquaresArgs& args, KernelContext& context) {

@@ -45,14 +45,19 @@ struct AdamwArgs {
   }
 };
 
-// dst[0] = sum of src[i]^2 in f64, in an order that does not depend on threads. Non-finite input
-// gives a non-finite result (finite f32 cannot overflow f64 here).
+// dst[j] = sum of src[i]^2 over the j-th `piece` elements in f64, in an order that does not depend
+// on threads, nor on the other pieces. Non-finite input gives a non-finite result (finite f32
+// cannot overflow f64 here).
 struct SumOfSquaresArgs {
   static constexpr std::string_view kName = "sum_of_squares";
 
-  Tensor src;  // f32
-  Tensor dst;  // [1] f64, overwritten
+  Tensor src;              // f32
+  Tensor dst;              // [pieces] f64, overwritten
+  std::int64_t piece = 0;  // elements; 0: all are one
 
+  [[nodiscard]] std::int64_t pieces() const {
+    return piece == 0 ? 1 : (src.elements() + piece - 1) / piece;
+  }
   [[nodiscard]] Cost cost() const {
     return {2.0 * static_cast<double>(src.elements()), static_cast<double>(src.bytes())};
   }
@@ -61,7 +66,10 @@ struct SumOfSquaresArgs {
   void each_result(Visit&& visit) const {
     visit("dst", dst);
   }
-  void check() const { BELAY_CHECK(src.dtype == DType::f32 && dst.dtype == DType::f64); }
+  void check() const {
+    BELAY_CHECK(src.dtype == DType::f32 && dst.dtype == DType::f64);
+    BELAY_CHECK(dst.elements() == pieces());
+  }
 };
 
 }  // namespace belay

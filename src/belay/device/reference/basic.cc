@@ -1,5 +1,6 @@
 // Reference: matrix product, embedding, elementwise operators, reductions, AdamW.
 
+#include <algorithm>
 #include <cmath>
 
 #include "belay/base/parallel.h"
@@ -97,12 +98,16 @@ void run_reference(const SumArgs& args, KernelContext&) {
 }
 
 void run_reference(const SumOfSquaresArgs& args, KernelContext&) {
-  double sum = 0;
-  for (std::int64_t i = 0; i < args.src.elements(); ++i) {
-    const double value = load(args.src, i);
-    sum += value * value;
+  const std::int64_t count = args.src.elements();
+  const std::int64_t piece = args.piece == 0 ? std::max<std::int64_t>(1, count) : args.piece;
+  for (std::int64_t j = 0; j < args.pieces(); ++j) {
+    double sum = 0;
+    for (std::int64_t i = j * piece; i < std::min(count, (j + 1) * piece); ++i) {
+      const double value = load(args.src, i);
+      sum += value * value;
+    }
+    args.dst.as<double>()[j] = sum;
   }
-  args.dst.as<double>()[0] = sum;
 }
 
 void run_reference(const AdamwArgs& args, KernelContext&) {
