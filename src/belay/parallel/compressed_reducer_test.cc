@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "belay/base/allocation_count.h"
 #include "belay/comm/thread_ranks.h"
 
 namespace belay {
@@ -407,6 +408,35 @@ TEST(CompressedReducerTest, ResidualsStayBounded) {
       // With a contraction of 1 - ratio the norm stays below |g| (1 + sqrt(1 - ratio)) / ratio.
       EXPECT_LE(norm(), 64.0 * (1 + std::sqrt(0.9)) / 0.1);
     });
+  }
+}
+
+// Once a bucket of its kind has been reduced.
+TEST(CompressedReducerTest, AllocatesNothingInTheSteadyState) {
+  const ParameterTable table = awkward_table();
+  for (const Compression mode : kModes) {
+    const std::vector<Case> cases = {{2, {mode, CompressionLevel::all, 0.1}},
+                                     {4, {mode, CompressionLevel::slow, 0.1}, 2500, {0, 0, 1, 1}}};
+    for (const Case& test : cases) {
+      on_ranks(test, [&](comm::Communicator& communicator) {
+        Rank rank(communicator, table, test);
+        std::vector<float> bucket(4096, 1.5F);
+        const BucketPiece pieces[] = {{4, 0, 3996, 0, false}, {3, 0, 81, 3996, true}};
+        const auto step = [&] {
+          rank.reducer().begin_step(1);
+          rank.reducer().reduce({bucket.data(), 4077}, pieces);
+          rank.reducer().end_step(true);
+          communicator.barrier();
+        };
+        step();
+        const std::int64_t before = allocation_count();
+        communicator.barrier();
+        for (int i = 0; i < 3; ++i) step();
+        const std::int64_t after = allocation_count();
+        communicator.barrier();
+        EXPECT_EQ(after, before) << describe(test);
+      });
+    }
   }
 }
 

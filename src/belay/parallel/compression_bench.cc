@@ -142,6 +142,12 @@ class Bench {
     report.rank = communicator_.rank();
     report.ranks = communicator_.size();
     report.group = CompressionGroup(communicator_, level).size();
+    if (report.group == 1) {
+      fail(
+          ExitCode::usage,
+          "--level slow: all ranks are in one domain, so there is no slow link between them; start "
+          "them on several hosts, or as threads with --domains 2");
+    }
     for (const Compression mode : modes) {
       const CompressionOptions how{mode, level, options_.ratio};
       const auto timings = time_compression(communicator_, std::ssize(values_), how);
