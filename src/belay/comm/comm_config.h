@@ -31,7 +31,7 @@ struct CommConfig {
   std::string inject;    // faults, as FaultScript reads them
 
   Compression compression = Compression::none;
-  double topk_ratio = 0.1;
+  double topk_ratio = 0.25;
   double compression_min_sparsity = 0.1;
   CompressionLevel compression_level = CompressionLevel::all;
   CompressionWhen compression_when = CompressionWhen::pays;

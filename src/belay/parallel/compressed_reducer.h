@@ -26,7 +26,7 @@ namespace belay {
 struct CompressionOptions {
   comm::Compression mode = comm::Compression::int8;
   comm::CompressionLevel level = comm::CompressionLevel::all;
-  double ratio = 0.1;  // of topk
+  double ratio = 0.25;  // of topk
 };
 CompressionOptions compression_options(const comm::CommConfig& config);
 

@@ -13,7 +13,7 @@ namespace belay {
 struct CompressionBench {
   std::string mode = "all";   // or topk, int8, topk_int8
   std::string level = "all";  // or slow
-  double ratio = 0.1;
+  double ratio = 0.25;
   std::int64_t min_bytes = std::int64_t{64} << 10;  // of a gradient in f32
   std::int64_t max_bytes = std::int64_t{16} << 20;
   int iterations = 9;
