@@ -159,7 +159,7 @@ void CompressedReducer::lay_out(std::span<float> bucket, std::span<const BucketP
     if (!residuals_.has(piece.parameter)) continue;
     Part part;
     part.piece = piece;
-    part.residual = residuals_.place(piece.parameter, piece.begin);
+    part.residual = residuals_.place(piece.parameter, piece.begin, piece.count);
     part.gradient = bucket.data() + piece.at;
     part.packed = room_ + packed_;
     part.first_block = blocks_;

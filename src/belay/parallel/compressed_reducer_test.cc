@@ -307,6 +307,41 @@ TEST(CompressedReducerTest, ResidualsSurviveOtherBuckets) {
   }
 }
 
+// Pieces of a parameter may come in any order, and a step may sum several times.
+TEST(CompressedReducerTest, PiecesComeInAnyOrderAndMoreThanOnce) {
+  const ParameterTable table = awkward_table();
+  for (const Compression mode : kModes) {
+    const Case test{2, {mode, CompressionLevel::all, 0.07}};
+    on_ranks(test, [&](comm::Communicator& communicator) {
+      Rank forth(communicator, table, test);
+      Rank back(communicator, table, test);
+      const BucketPiece head{4, 0, 2048, 0, false};
+      const BucketPiece tail{4, 2048, 2048, 0, true};
+      for (int step = 0; step < 3; ++step) {
+        forth.reducer().begin_step(1);
+        back.reducer().begin_step(1);
+        for (int round = 0; round < 2; ++round) {
+          const std::vector<float> values =
+              gradients_of(table, communicator.rank(), 10 * step + round)[4];
+          const auto reduce = [&](Rank& rank, const BucketPiece& piece) {
+            std::vector<float> part(values.begin() + piece.begin,
+                                    values.begin() + piece.begin + piece.count);
+            rank.reducer().reduce(part, {&piece, 1});
+            return part;
+          };
+          const std::vector<float> head_first = reduce(forth, head);
+          const std::vector<float> tail_second = reduce(forth, tail);
+          EXPECT_EQ(reduce(back, tail), tail_second) << step << " " << round;
+          EXPECT_EQ(reduce(back, head), head_first) << step << " " << round;
+        }
+        forth.reducer().end_step(step != 1);
+        back.reducer().end_step(step != 1);
+        EXPECT_EQ(forth.residual(4), back.residual(4));
+      }
+    });
+  }
+}
+
 TEST(CompressedReducerTest, AStepThatIsSkippedNeverWas) {
   const ParameterTable table = awkward_table();
   for (const Compression mode : kModes) {
@@ -420,11 +455,11 @@ TEST(CompressedReducerTest, AllocatesNothingInTheSteadyState) {
     for (const Case& test : cases) {
       on_ranks(test, [&](comm::Communicator& communicator) {
         Rank rank(communicator, table, test);
-        std::vector<float> bucket(4096, 1.5F);
-        const BucketPiece pieces[] = {{4, 0, 3996, 0, false}, {3, 0, 81, 3996, true}};
+        std::vector<float> bucket(4177, 1.5F);
+        const BucketPiece pieces[] = {{4, 0, 4096, 0, true}, {3, 0, 81, 4096, true}};
         const auto step = [&] {
           rank.reducer().begin_step(1);
-          rank.reducer().reduce({bucket.data(), 4077}, pieces);
+          rank.reducer().reduce(bucket, pieces);
           rank.reducer().end_step(true);
           communicator.barrier();
         };

@@ -50,10 +50,10 @@ std::size_t Residuals::bytes(std::int64_t elements) {
   return 2 * static_cast<std::size_t>(elements) * sizeof(float);
 }
 
-Residuals::Place Residuals::place(int parameter, std::int64_t begin) {
+Residuals::Place Residuals::place(int parameter, std::int64_t begin, std::int64_t count) {
   State& state = states_[static_cast<std::size_t>(parameter)];
-  if (begin == 0) ++state.passes;
-  const bool first = state.passes == 1;
+  const bool first = state.placed < table_[parameter].elements();
+  state.placed += count;
   const std::size_t next = 1 - state.current;
   Place place;
   place.before = memory(state, first ? state.current : next) + begin;
@@ -64,15 +64,15 @@ Residuals::Place Residuals::place(int parameter, std::int64_t begin) {
 
 void Residuals::keep() {
   for (State& state : states_) {
-    if (state.passes == 0) continue;
+    if (state.placed == 0) continue;
     state.current = 1 - state.current;
     state.unit = unit_;
-    state.passes = 0;
+    state.placed = 0;
   }
 }
 
 void Residuals::discard() {
-  for (State& state : states_) state.passes = 0;
+  for (State& state : states_) state.placed = 0;
 }
 
 std::string Residuals::names() const {

@@ -42,9 +42,9 @@ class Residuals {
     float factor = 1;
     float* after = nullptr;  // takes what is then left
   };
-  // For elements from `begin` on. Every pass over a parameter goes from its first element to its
-  // last; a step may have several, each of which goes on from the one before.
-  Place place(int parameter, std::int64_t begin);
+  // For some elements. A pass over a parameter takes each of its elements once, in pieces of any
+  // order; a step may have several passes, each of which goes on from the one before.
+  Place place(int parameter, std::int64_t begin, std::int64_t count);
   // The step counts, or never was.
   void keep();
   void discard();
@@ -61,7 +61,7 @@ class Residuals {
   struct State {
     std::size_t offset = 0;
     std::size_t current = 0;  // which copy counts
-    int passes = 0;           // of this step
+    std::int64_t placed = 0;  // elements of this step so far
     double unit = 1;          // of the copy that counts
   };
   [[nodiscard]] float* memory(const State& state, std::size_t copy) {
