@@ -139,7 +139,7 @@ void CompressedReducer::end_step(bool counts) {
 void CompressedReducer::reduce(std::span<float> bucket, std::span<const BucketPiece> pieces) {
   lay_out(bucket, pieces);
   sum_plain(bucket, pieces);
-  const double plain = sum_traffic(std::ssize(bucket) - packed_, group_.size());
+  const double plain = sum_traffic(plain_, group_.size());
   count_traffic(plain + sum_traffic(packed_, group_.size()), plain);
   if (parts_.empty()) return;
   if (group_.has_inside()) pack();
@@ -153,10 +153,13 @@ void CompressedReducer::reduce(std::span<float> bucket, std::span<const BucketPi
 
 void CompressedReducer::lay_out(std::span<float> bucket, std::span<const BucketPiece> pieces) {
   parts_.clear();
-  packed_ = blocks_ = 0;
+  plain_ = packed_ = blocks_ = 0;
   std::size_t at = 0;
   for (const BucketPiece& piece : pieces) {
-    if (!residuals_.has(piece.parameter)) continue;
+    if (!residuals_.has(piece.parameter)) {
+      plain_ += piece.count;
+      continue;
+    }
     Part part;
     part.piece = piece;
     part.residual = residuals_.place(piece.parameter, piece.begin, piece.count);
@@ -181,18 +184,17 @@ void CompressedReducer::lay_out(std::span<float> bucket, std::span<const BucketP
 
 // Pieces that are not compressed, together.
 void CompressedReducer::sum_plain(std::span<float> bucket, std::span<const BucketPiece> pieces) {
-  const std::int64_t count = std::ssize(bucket) - packed_;
-  if (count == 0) return;
-  const auto sum = [&](float* values) {
+  if (plain_ == 0) return;
+  const auto sum = [&](float* values, std::int64_t count) {
     communicator_.all_reduce(values, values, count, DType::f32, comm::ReduceOp::sum);
   };
-  if (packed_ == 0) return sum(bucket.data());
+  if (packed_ == 0) return sum(bucket.data(), std::ssize(bucket));
   float* end = room_;
   for (const BucketPiece& piece : pieces) {
     if (residuals_.has(piece.parameter)) continue;
     end = std::copy_n(bucket.data() + piece.at, piece.count, end);
   }
-  sum(room_);
+  sum(room_, plain_);
   const float* begin = room_;
   for (const BucketPiece& piece : pieces) {
     if (residuals_.has(piece.parameter)) continue;

@@ -89,7 +89,8 @@ class CompressedReducer final : public BucketReducer {
   CompressionGroup group_;
   Residuals residuals_;
   std::vector<Part> parts_;
-  std::int64_t packed_ = 0;     // elements of all parts
+  std::int64_t plain_ = 0;      // elements of the present bucket that are sent as they are
+  std::int64_t packed_ = 0;     // and of all parts
   std::int64_t blocks_ = 0;     // int8: of all parts
   std::int64_t per_owner_ = 0;  // of those, how many each owns
   std::size_t message_bytes_ = 0;
