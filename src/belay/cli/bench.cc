@@ -21,6 +21,7 @@ void add_bench(CLI::App& app) {
   add_bench_stress(*bench);
   add_bench_collectives(*bench);
   add_bench_compression(*bench);
+  add_bench_links(*bench);
 }
 
 }  // namespace belay

@@ -21,6 +21,7 @@ void add_bench_memory(CLI::App& bench);
 void add_bench_stress(CLI::App& bench);
 void add_bench_collectives(CLI::App& bench);
 void add_bench_compression(CLI::App& bench);
+void add_bench_links(CLI::App& bench);
 
 struct CharacteristicsOptions {
   std::string model;

@@ -16,6 +16,7 @@ void add_generate(CLI::App& app);
 void add_snapshot(CLI::App& app);
 void add_watch(CLI::App& app);
 void add_doctor(CLI::App& app);
+void add_doctor_desync(CLI::App& doctor);
 void add_bench(CLI::App& app);
 
 }  // namespace belay

@@ -48,6 +48,7 @@ void run_forecast(const Arguments& arguments) {
 void add_doctor(CLI::App& app) {
   CLI::App* const doctor = app.add_subcommand("doctor", "Judge a run by what it recorded");
   doctor->require_subcommand(1);
+  add_doctor_desync(*doctor);
   auto arguments = std::make_shared<Arguments>();
   CLI::App* const command = doctor->add_subcommand(
       "forecast", "Forecast each layer's gradient norm and how long it stays in the head room");

@@ -106,8 +106,8 @@ int run(int argc, char** argv) {
       return command->get_name() == "train";
     });
     const std::string command = command_line_prefix(app);
-    const bool measuring =
-        command == "belay bench collectives" || command == "belay bench compression";
+    const bool measuring = command == "belay bench collectives" ||
+                           command == "belay bench compression" || command == "belay bench links";
     if (comm::launched_ranks() > 1 && !training && !measuring) {
       fail(ExitCode::usage, "{} runs in one process; start it without mpirun", command);
     }

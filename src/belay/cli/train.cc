@@ -17,6 +17,7 @@
 #include "belay/cli/options.h"
 #include "belay/comm/calibrate.h"
 #include "belay/comm/fault_transport.h"
+#include "belay/comm/flight_signals.h"
 #include "belay/comm/topology.h"
 #include "belay/comm/world.h"
 #include "belay/plan/plan.h"
@@ -205,14 +206,17 @@ void run(const Arguments& arguments) {
   comm::CommunicatorOptions how;
   how.timeout_s = config.comm.timeout_s;
   how.order_stable = config.comm.order_stable;
+  if (world->size() > 1) comm::write_flight_records_at_signals();
   const std::unique_ptr<comm::Transport> faults =
       comm::inject_faults(world->transport(), config.comm.inject, comm::RankIs::process);
   comm::Communicator communicator(faults != nullptr ? *faults : world->transport(), how);
   options.communicator = &communicator;
   const TrainSummary summary = as_rank(world->rank(), [&] {
-    compare_settings(RankGroup(&communicator), config, options);
-    choose_collectives(*world, communicator, config.comm);
-    return train(config, options);
+    return comm::noting_failure(communicator.flight(), [&] {
+      compare_settings(RankGroup(&communicator), config, options);
+      choose_collectives(*world, communicator, config.comm);
+      return train(config, options);
+    });
   });
   if (first) print_summary(summary, options.out, arguments.json);
 }

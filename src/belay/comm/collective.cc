@@ -41,6 +41,9 @@ std::optional<ReduceOp> parse_reduce_op(std::string_view name) {
 
 std::string to_string(const Signature& signature) {
   std::string text = fmt::format("{} #{}", name_of(signature.collective), signature.sequence);
+  if (signature.algorithm == kExchange) {
+    return fmt::format("link test #{} (of {} bytes)", signature.sequence, signature.count);
+  }
   if (signature.collective == Collective::barrier) {
     return signature.count == 0 ? text : text + fmt::format(" (for {} bytes)", signature.count);
   }
@@ -48,7 +51,9 @@ std::string to_string(const Signature& signature) {
   if (reduces(signature.collective)) text += fmt::format("{} of ", name_of(signature.op));
   text += fmt::format("{} {}", signature.count, belay::name_of(signature.dtype));
   if (has_root(signature.collective)) text += fmt::format(", root {}", signature.root);
-  text += fmt::format(", schedule {})", signature.algorithm);
+  text += fmt::format(", schedule {}", signature.algorithm);
+  if (signature.epoch > 0) text += fmt::format(", epoch {}", signature.epoch);
+  text += ")";
   return text;
 }
 

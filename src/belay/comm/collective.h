@@ -58,9 +58,15 @@ struct Signature {
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::f32;
   std::uint8_t algorithm = 0;  // which schedule, so that different choices are a mismatch too
+  std::uint32_t group = 0;     // which ranks these are
+  std::uint32_t epoch = 0;     // how often the group has changed its order of ranks
 
   friend bool operator==(const Signature&, const Signature&) = default;
 };
+
+// Values of Signature::algorithm that no choice has.
+inline constexpr std::uint8_t kOwnSchedule = 255;
+inline constexpr std::uint8_t kExchange = 254;  // a barrier's, whose messages test links
 
 // "all_reduce #17 (sum of 1000 f32)"
 std::string to_string(const Signature& signature);

@@ -42,15 +42,17 @@ struct Communicator::Prepared {
 Communicator::Communicator(Transport& transport, CommunicatorOptions options)
     : transport_(transport),
       options_(std::move(options)),
-      executor_(transport, options_.timeout_s),
+      flight_(std::make_unique<FlightRecorder>(transport)),
+      executor_(transport, options_.timeout_s, flight_.get()),
       meeting_(program_of(make_schedule({.collective = Collective::barrier,
                                          .algorithm = Algorithm::dissemination,
                                          .ranks = transport.size()}),
                           transport.rank())) {}
 
 Communicator::~Communicator() {
-  transport_.leave(std::uncaught_exceptions() > 0 || transport_.raised() ? RankStatus::State::failed
-                                                                         : RankStatus::State::left);
+  const bool failed = std::uncaught_exceptions() > 0 || transport_.raised();
+  transport_.leave(failed ? RankStatus::State::failed : RankStatus::State::left);
+  if (failed) flight_->write();
   if (scratch_ != nullptr) transport_.deallocate(scratch_);
 }
 
@@ -186,7 +188,6 @@ std::unique_ptr<Communicator::Prepared> Communicator::prepare_schedule(const Sch
 
 std::shared_ptr<Communicator::Kept> Communicator::keep_schedule(const Schedule& schedule,
                                                                 DType dtype) const {
-  constexpr std::uint8_t kOwnSchedule = 255;
   ScheduleKey key{.collective = schedule.collective};
   key.count = schedule.count();
   return prepare_schedule(schedule, key, dtype, kOwnSchedule);
@@ -196,13 +197,24 @@ void Communicator::run_kept(Kept& schedule, const void* input, void* output, Red
   const ScheduleKey& key = schedule.key;
   Call call{.input = input, .output = output};
   call.input_count = call.output_count = key.count;
-  call.signature = {++sequence_, key.count, -1, key.collective, op, schedule.dtype, 0};
+  call.signature = next_call({0, key.count, -1, key.collective, op, schedule.dtype, kOwnSchedule});
   run_prepared(schedule, call);
 }
 
 void Communicator::run_schedule(const Schedule& schedule, const void* input, void* output,
                                 DType dtype, ReduceOp op) {
   run_kept(*keep_schedule(schedule, dtype), input, output, op);
+}
+
+void Communicator::run_exchange(std::size_t bytes, const Exchange& body) {
+  Signature signature;
+  signature.count = static_cast<std::int64_t>(bytes);
+  signature.algorithm = kExchange;
+  signature = next_call(signature);
+  executor_.watch().begin(signature);
+  body(transport_, executor_.watch(), signature);
+  transport_.finish(sequence_);
+  flight_->done(sequence_);
 }
 
 void* Communicator::allocate_together(std::size_t bytes, const Signature& signature) {
@@ -212,10 +224,11 @@ void* Communicator::allocate_together(std::size_t bytes, const Signature& signat
 
 void* Communicator::allocate(std::size_t bytes) {
   Signature signature;
-  signature.sequence = ++sequence_;
   signature.count = static_cast<std::int64_t>(bytes);
+  signature = next_call(signature);
   void* const memory = allocate_together(bytes, signature);
   transport_.finish(sequence_);
+  flight_->done(sequence_);
   return memory;
 }
 
@@ -229,8 +242,15 @@ std::byte* Communicator::scratch(std::size_t bytes, const Signature& signature) 
   return scratch_;
 }
 
+Signature Communicator::next_call(Signature signature) {
+  signature.sequence = ++sequence_;
+  signature.group = options_.group;
+  flight_->queued(signature);
+  return signature;
+}
+
 void Communicator::run(Call call) {
-  call.signature.sequence = ++sequence_;
+  call.signature = next_call(call.signature);
   run_prepared(prepare(call), call);
 }
 
@@ -259,6 +279,7 @@ void Communicator::run_prepared(Prepared& prepared, Call call) {
   if (buffers.output != call.output && output_bytes > 0) {
     std::memcpy(call.output, buffers.output, output_bytes);
   }
+  flight_->done(call.signature.sequence);
 }
 
 }  // namespace belay::comm

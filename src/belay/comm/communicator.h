@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "belay/comm/algorithm.h"
 #include "belay/comm/choice.h"
 #include "belay/comm/executor.h"
+#include "belay/comm/flight_recorder.h"
 #include "belay/comm/transport.h"
 
 namespace belay::comm {
@@ -29,6 +31,7 @@ struct CommunicatorOptions {
   bool order_stable = false;
   Layout layout{};
   Chooser chooser = &choose_by_size;
+  std::uint32_t group = 0;  // a number of its own where there are several
 };
 
 class Communicator {
@@ -73,6 +76,10 @@ class Communicator {
   [[nodiscard]] std::shared_ptr<Kept> keep_schedule(const Schedule& schedule, DType dtype) const;
   void run_kept(Kept& schedule, const void* input, void* output, ReduceOp op);
 
+  // A call whose messages, of up to so many bytes, the body exchanges itself: see link_probe.h.
+  using Exchange = std::function<void(Transport&, Watch&, const Signature&)>;
+  void run_exchange(std::size_t bytes, const Exchange& body);
+
   // Memory that calls use without copying: zero, aligned to 64 bytes. A call like the others;
   // all ranks give it back in the same order.
   void* allocate(std::size_t bytes);
@@ -84,6 +91,9 @@ class Communicator {
   [[nodiscard]] const Layout& layout() const { return options_.layout; }
   // Prepared schedules, kept for calls to come, go.
   void forget_schedules();
+  // What the last calls were: kept in memory, and in a file when the rank ends as it should not.
+  [[nodiscard]] FlightRecorder& flight() { return *flight_; }
+
   // The choice for the next call of this kind.
   [[nodiscard]] Choice choice_of(Collective collective, std::size_t bytes) const {
     return options_.chooser(collective, size(), bytes);
@@ -108,8 +118,11 @@ class Communicator {
   // Allocation needs all ranks, without a time-out: so they meet first.
   void* allocate_together(std::size_t bytes, const Signature& signature);
 
+  [[nodiscard]] Signature next_call(Signature signature);
+
   Transport& transport_;
   CommunicatorOptions options_;
+  std::unique_ptr<FlightRecorder> flight_;
   Executor executor_;
   PreparedProgram meeting_;
   std::uint64_t sequence_ = 0;

@@ -40,14 +40,16 @@ struct CallBuffers {
 
 class Executor {
  public:
-  Executor(Transport& transport, double timeout_s)
-      : transport_(transport), watch_(transport, timeout_s) {}
+  Executor(Transport& transport, double timeout_s, FlightRecorder* recorder = nullptr)
+      : transport_(transport), watch_(transport, timeout_s, recorder) {}
 
   // Blocks until this rank's part is done: its output is complete, and its input free.
   // Error(communication) as watch.h says. Without `whole` this is a part of a call, after which the
   // call is not finished.
   void run(PreparedProgram& prepared, const Signature& signature, const CallBuffers& buffers,
            bool whole = true);
+
+  [[nodiscard]] Watch& watch() { return watch_; }
 
  private:
   using State = PreparedProgram::State;

@@ -11,7 +11,7 @@ std::size_t pairs(int ranks) {
   return static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks);
 }
 
-using CallWords = std::array<std::uint64_t, 3>;
+using CallWords = std::array<std::uint64_t, 4>;
 static_assert(sizeof(CallWords) == sizeof(Signature));
 
 }  // namespace

@@ -36,7 +36,7 @@ struct alignas(kLine) StatusLine {
   std::atomic<std::uint32_t> state;
   // The call last entered, in words that may be read while they change; `version` is odd meanwhile.
   std::atomic<std::uint32_t> version;
-  std::array<std::atomic<std::uint64_t>, 3> call;
+  std::array<std::atomic<std::uint64_t>, 4> call;
   alignas(kLine) std::atomic<std::uint64_t> beat;
 };
 

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "belay/base/error.h"
+#include "belay/comm/ticks.h"
 
 namespace belay::comm {
 namespace {
@@ -38,9 +40,10 @@ std::string list_of(const std::vector<int>& ranks) {
 
 }  // namespace
 
-Watch::Watch(Transport& transport, double timeout_s)
+Watch::Watch(Transport& transport, double timeout_s, FlightRecorder* recorder)
     : transport_(transport),
       timeout_s_(timeout_s),
+      recorder_(recorder),
       crowded_(static_cast<unsigned>(transport.size()) > std::thread::hardware_concurrency()) {}
 
 void Watch::begin(const Signature& call) {
@@ -48,6 +51,7 @@ void Watch::begin(const Signature& call) {
   call_ = call;
   idle_ = 0;
   transport_.enter(call);
+  if (recorder_ != nullptr) recorder_->started(call);
 }
 
 void Watch::idle(int peer) {
@@ -64,6 +68,11 @@ void Watch::idle(int peer) {
   }
   transport_.beat();
   if (transport_.raised()) rethrow();
+  if (recorder_ != nullptr) {
+    recorder_->waits_for(peer);
+    const std::uint64_t last_look = std::exchange(looked_, ticks());
+    if (waited > 0) recorder_->stood_still(looked_ - last_look);
+  }
   const Clock::time_point now = Clock::now();
   if (waited == 0) {
     idle_since_ = now;
@@ -168,7 +177,12 @@ void Watch::give_up(const std::string& reason) {
 }
 
 void Watch::rethrow() {
-  fail(ExitCode::communication, "{}", transport_.reason());
+  const std::string reason = transport_.reason();
+  if (recorder_ != nullptr) {
+    recorder_->note(FlightRecorder::End::communication, static_cast<int>(ExitCode::communication),
+                    reason);
+  }
+  throw Error(ExitCode::communication, reason);
 }
 
 }  // namespace belay::comm

@@ -7,13 +7,15 @@
 #include <cstdint>
 #include <string>
 
+#include "belay/comm/flight_recorder.h"
 #include "belay/comm/transport.h"
 
 namespace belay::comm {
 
 class Watch {
  public:
-  Watch(Transport& transport, double timeout_s);
+  // Without a recorder nothing is recorded.
+  Watch(Transport& transport, double timeout_s, FlightRecorder* recorder = nullptr);
 
   // A call begins. Throws if the group has failed before.
   void begin(const Signature& call);
@@ -37,11 +39,13 @@ class Watch {
 
   Transport& transport_;
   double timeout_s_;
+  FlightRecorder* recorder_;
   bool crowded_;  // more ranks than processors
   Signature call_;
   std::uint64_t idle_ = 0;
   Clock::time_point idle_since_;
   Clock::time_point next_look_;
+  std::uint64_t looked_ = 0;  // ticks
 };
 
 }  // namespace belay::comm

@@ -35,6 +35,10 @@ std::string RankGroup::share(std::string text) const {
   return text;
 }
 
+void RankGroup::keep_flight_records(const std::string& run) const {
+  if (size() > 1) communicator_->flight().keep_in(run + "/flight");
+}
+
 void RankGroup::sum(std::span<double> values) const {
   if (size() == 1) return;
   communicator_->all_reduce(values.data(), values.data(), std::ssize(values), DType::f64,

@@ -29,6 +29,8 @@ class RankGroup {
   // exit code. The message is that of the rank that failed, and empty on the others: it is said
   // once.
   void together(const std::function<void()>& body) const;
+  // What this rank's last calls were goes to RUN/flight/rank-N.json if it ends as it should not.
+  void keep_flight_records(const std::string& run) const;
   // In place: the sums over the ranks.
   void sum(std::span<double> values) const;
 

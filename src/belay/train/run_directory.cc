@@ -10,6 +10,20 @@ namespace belay {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Those of the last attempt would pass for those of this one.
+void set_flight_records_aside(const std::string& out) {
+  const fs::path records = fs::path(out) / "flight";
+  if (!fs::exists(records)) return;
+  std::error_code error;
+  fs::remove_all(fs::path(out) / "flight.previous", error);
+  fs::rename(records, fs::path(out) / "flight.previous", error);
+  if (error) fail(ExitCode::data, "cannot set {} aside: {}", records.string(), error.message());
+}
+
+}  // namespace
+
 std::unique_ptr<RunLock> open_run_directory(const std::string& out, bool go_on) {
   if (out.empty()) fail(ExitCode::usage, "--out is empty; name the run directory");
   if (!go_on &&
@@ -21,6 +35,7 @@ std::unique_ptr<RunLock> open_run_directory(const std::string& out, bool go_on) 
   fs::create_directories(out, error);
   if (error) fail(ExitCode::data, "cannot create {}: {}", out, error.message());
   auto lock = std::make_unique<RunLock>(out);
+  set_flight_records_aside(out);
   log::set_file((fs::path(out) / "log.txt").string());
   for (const std::string& name : clean_unfinished_snapshots(out)) {
     log::warn("removed {}, left behind by a process that no longer exists", name);

@@ -423,6 +423,7 @@ TrainSummary Trainer::run() {
   ranks_.together([&] {
     if (ranks_.first()) lock_ = open_run_directory(options_.out, options_.resume == "auto");
   });
+  ranks_.keep_flight_records(options_.out);
   find_start();
   summary_.first_step = progress_.step;
   prepare();
