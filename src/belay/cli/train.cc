@@ -22,6 +22,7 @@
 #include "belay/comm/world.h"
 #include "belay/plan/plan.h"
 #include "belay/train/rank_group.h"
+#include "belay/train/settings_check.h"
 #include "belay/train/trainer.h"
 
 namespace belay {
@@ -136,19 +137,13 @@ RunConfig load_as(comm::World& world, const Arguments& arguments) {
 }
 
 void refuse_difference(const std::string& own, const std::string& first) {
-  if (own == first) return;
-  const auto differs = std::mismatch(own.begin(), own.end(), first.begin(), first.end());
-  const auto line_at = [](const std::string& text, std::size_t at) {
-    const std::size_t end_before = at == 0 ? std::string::npos : text.rfind('\n', at - 1);
-    const std::size_t begin = end_before == std::string::npos ? 0 : end_before + 1;
-    return text.substr(begin, text.find('\n', begin) - begin);
-  };
-  const auto at = static_cast<std::size_t>(differs.first - own.begin());
+  const std::string difference = difference_of_settings(own, first);
+  if (difference.empty()) return;
   fail(
       ExitCode::usage,
-      "the configuration differs from the first rank's: \"{}\" here, \"{}\" there; start all ranks "
-      "with the same file and options",
-      line_at(own, at), line_at(first, at));
+      "the configuration differs from the first rank's: {}; start all ranks with the same file and "
+      "options",
+      difference);
 }
 
 // Ranks read the configuration each for itself, perhaps from another file.

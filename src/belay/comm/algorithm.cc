@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "belay/base/error.h"
+#include "belay/comm/detour.h"
 
 namespace belay::comm {
 namespace {
@@ -37,12 +38,14 @@ PatternPtr in_sequence(PatternPtr first, PatternPtr second) {
 
 // Block i belongs to position i, which is rank order[i]. In a stable sum the contributions go
 // straight to the owners, which add them up in the order of ranks.
-PatternPtr ring_all_reduce(Range range, const std::vector<int>& order, bool stable) {
+PatternPtr ring_all_reduce(Range range, const std::vector<int>& order, bool stable,
+                           const Layout& layout) {
   const int p = static_cast<int>(order.size());
   const Blocks blocks = Blocks::even(range.begin, range.end, p);
   if (stable) {
-    return in_sequence(direct_reduce_scatter(blocks, {}),
-                       on_members(ring_all_gather(blocks, order), order));
+    const Blocks owned = blocks_around(layout.slow, range, p, false);
+    return in_sequence(direct_reduce_scatter(owned, {}),
+                       on_members(ring_all_gather(owned, order), order));
   }
   return on_members(in_sequence(ring_reduce_scatter(blocks, {}), ring_all_gather(blocks)), order);
 }
@@ -56,7 +59,7 @@ void add_all_reduce(Schedule& schedule, const ScheduleKey& key, const Layout& la
   auto& lanes = schedule.lanes;
   switch (key.algorithm) {
     case Algorithm::ring:
-      lanes.push_back(ring_all_reduce(all, ring_order(layout, p), stable));
+      lanes.push_back(ring_all_reduce(all, ring_order(layout, p), stable, layout));
       return;
     case Algorithm::double_ring: {
       const Blocks halves = Blocks::even(0, key.count, 2);
@@ -64,8 +67,8 @@ void add_all_reduce(Schedule& schedule, const ScheduleKey& key, const Layout& la
       const std::vector<int> forth = back;
       std::reverse(back.begin(), back.end());
       std::vector<PatternPtr> rings;
-      rings.push_back(ring_all_reduce({halves.begin(0), halves.end(0)}, forth, stable));
-      rings.push_back(ring_all_reduce({halves.begin(1), halves.end(1)}, back, stable));
+      rings.push_back(ring_all_reduce({halves.begin(0), halves.end(0)}, forth, stable, layout));
+      rings.push_back(ring_all_reduce({halves.begin(1), halves.end(1)}, back, stable, layout));
       lanes.push_back(together(std::move(rings)));
       return;
     }
@@ -74,7 +77,7 @@ void add_all_reduce(Schedule& schedule, const ScheduleKey& key, const Layout& la
       const Blocks segments = Blocks::even(0, key.count, count);
       for (int segment = 0; segment < count; ++segment) {
         lanes.push_back(ring_all_reduce({segments.begin(segment), segments.end(segment)},
-                                        ring_order(layout, p), stable));
+                                        ring_order(layout, p), stable, layout));
       }
       return;
     }
@@ -111,29 +114,33 @@ void add_all_reduce(Schedule& schedule, const ScheduleKey& key, const Layout& la
     default:
       break;
   }
-  lanes.push_back(in_sequence(direct_reduce_scatter(blocks, {}), direct_all_gather(blocks)));
+  const Blocks owned = blocks_around(layout.slow, all, p, true);
+  lanes.push_back(in_sequence(direct_reduce_scatter(owned, {}), direct_all_gather(owned)));
 }
 
-void add_reduce_scatter(Schedule& schedule, const ScheduleKey& key) {
+// Rings of blocks that belong to ranks pass slow links where the order of the ring does.
+void add_reduce_scatter(Schedule& schedule, const ScheduleKey& key, const Layout& layout) {
   const Blocks& blocks = schedule.blocks;
   PatternPtr pattern;
   if (key.order_stable || key.algorithm == Algorithm::direct) {
     pattern = direct_reduce_scatter(blocks, {});
   } else if (key.algorithm == Algorithm::ring) {
-    pattern = ring_reduce_scatter(blocks, {});
+    const std::vector<int> order = ring_order(layout, key.ranks);
+    pattern = on_members(ring_reduce_scatter(blocks, {}, order), order);
   } else {
     pattern = circulant_reduce_scatter(blocks, {});
   }
   schedule.lanes.push_back(own_block_output(std::move(pattern), blocks));
 }
 
-void add_all_gather(Schedule& schedule, const ScheduleKey& key) {
+void add_all_gather(Schedule& schedule, const ScheduleKey& key, const Layout& layout) {
   const Blocks& blocks = schedule.blocks;
   PatternPtr pattern;
   if (key.algorithm == Algorithm::direct) {
     pattern = direct_all_gather(blocks);
   } else if (key.algorithm == Algorithm::ring) {
-    pattern = ring_all_gather(blocks);
+    const std::vector<int> order = ring_order(layout, key.ranks);
+    pattern = on_members(ring_all_gather(blocks, order), order);
   } else {
     pattern = circulant_all_gather(blocks);
   }
@@ -187,9 +194,9 @@ void add_lanes(Schedule& schedule, const ScheduleKey& key, const Layout& layout)
     case Collective::all_reduce:
       return add_all_reduce(schedule, key, layout);
     case Collective::reduce_scatter:
-      return add_reduce_scatter(schedule, key);
+      return add_reduce_scatter(schedule, key, layout);
     case Collective::all_gather:
-      return add_all_gather(schedule, key);
+      return add_all_gather(schedule, key, layout);
     case Collective::broadcast:
       return add_broadcast(schedule, key);
     case Collective::reduce:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "belay/comm/hierarchy.h"
+#include "belay/comm/link_meter.h"
 #include "belay/comm/schedule.h"
 
 namespace belay::comm {
@@ -64,6 +65,7 @@ struct Layout {
   std::vector<int> domain_of{};        // domain of each rank; empty: one domain
   std::vector<int> ring{};             // ranks in the order of the ring; empty: 0, 1, ...
   std::vector<std::int64_t> bounds{};  // of blocks that are not even; empty: even
+  std::vector<Link> slow{};            // links that all-reduces leave alone (detour.h)
 };
 
 // Error(usage) if the collective lacks the algorithm.

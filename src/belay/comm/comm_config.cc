@@ -66,6 +66,12 @@ std::span<const config::Field> CommConfig::fields() {
           "chooser",
           "how algorithms are chosen: model measures the links at start, the others go by size",
           config::one_of(kChoosers)),
+      field<&CommConfig::watch_links>(
+          "watch_links", "find slow links and late ranks while training, and name them"),
+      field<&CommConfig::slow_link>(
+          "slow_link", "a link is slow when others carry so many times as much in the same time",
+          between(1.2, 1000)),
+      field<&CommConfig::reform>("reform", "lead calls around a slow link until it is well again"),
       field<&CommConfig::force>(
           "force", "choices to force, as in 'all_reduce:0-65536=direct; broadcast=chain x16'"),
       field<&CommConfig::rank_map>(

@@ -26,6 +26,9 @@ struct CommConfig {
   std::int64_t pipeline_depth = 0;
   bool order_stable = false;
   ChooserKind chooser = ChooserKind::size;
+  bool watch_links = true;
+  double slow_link = 2;
+  bool reform = true;
   std::string force;     // as parse_forced() takes them, separated by ';'
   std::string rank_map;  // a file, see rank_map.h; empty: domains are found out
   std::string inject;    // faults, as FaultScript reads them

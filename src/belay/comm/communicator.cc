@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "belay/base/error.h"
+#include "belay/comm/detour.h"
 
 namespace belay::comm {
 namespace {
@@ -42,8 +43,10 @@ struct Communicator::Prepared {
 Communicator::Communicator(Transport& transport, CommunicatorOptions options)
     : transport_(transport),
       options_(std::move(options)),
+      given_layout_(options_.layout),
+      meter_(transport.size()),
       flight_(std::make_unique<FlightRecorder>(transport)),
-      executor_(transport, options_.timeout_s, flight_.get()),
+      executor_(transport, options_.timeout_s, flight_.get(), &meter_),
       meeting_(program_of(make_schedule({.collective = Collective::barrier,
                                          .algorithm = Algorithm::dissemination,
                                          .ranks = transport.size()}),
@@ -61,8 +64,33 @@ void Communicator::set_chooser(Chooser chooser) {
 }
 
 void Communicator::set_layout(Layout layout) {
-  options_.layout = std::move(layout);
+  options_.layout = layout;
+  given_layout_ = std::move(layout);
   forget_schedules();
+}
+
+void Communicator::freeze(const std::string& key, const std::string& value) {
+  const auto found = std::find_if(frozen_.begin(), frozen_.end(),
+                                  [&](const auto& setting) { return setting.first == key; });
+  if (found == frozen_.end()) {
+    frozen_.emplace_back(key, value);
+  } else if (found->second != value) {
+    fail(ExitCode::usage,
+         "{} is frozen at {} since the ranks have made their buffers by it; {} takes effect in a "
+         "new "
+         "run, or when this one is resumed",
+         key, found->second, value);
+  }
+}
+
+bool Communicator::avoid(const std::vector<Link>& slow) {
+  options_.layout = given_layout_;
+  options_.layout.slow = slow;
+  ++epoch_;
+  forget_schedules();
+  const auto ring = ring_around(slow, size(), given_layout_.ring, given_layout_.domain_of);
+  if (ring && !slow.empty()) options_.layout.ring = *ring;
+  return ring.has_value();
 }
 
 void Communicator::forget_schedules() {
@@ -137,8 +165,11 @@ void Communicator::barrier() {
 Communicator::Prepared& Communicator::prepare(const Call& call) {
   const Signature& signature = call.signature;
   const std::size_t element = size_of(signature.dtype);
-  const Choice choice =
+  Choice choice =
       choice_of(signature.collective, static_cast<std::size_t>(signature.count) * element);
+  if (!options_.layout.slow.empty()) {
+    choice = choice_around(choice, signature.collective, options_.order_stable);
+  }
   ScheduleKey key{.collective = signature.collective, .algorithm = choice.algorithm};
   key.ranks = size();
   key.root = std::max(signature.root, 0);
@@ -245,6 +276,7 @@ std::byte* Communicator::scratch(std::size_t bytes, const Signature& signature) 
 Signature Communicator::next_call(Signature signature) {
   signature.sequence = ++sequence_;
   signature.group = options_.group;
+  signature.epoch = epoch_;
   flight_->queued(signature);
   return signature;
 }

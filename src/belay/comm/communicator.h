@@ -16,6 +16,8 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "belay/comm/algorithm.h"
@@ -89,6 +91,16 @@ class Communicator {
   void set_chooser(Chooser chooser);
   void set_layout(Layout layout);
   [[nodiscard]] const Layout& layout() const { return options_.layout; }
+  // The calls that follow leave these links alone as far as detour.h finds ways around them, in the
+  // layout as it was set; empty: in that. Collective. False where there is no way for a ring.
+  bool avoid(const std::vector<Link>& slow);
+  // A setting of the group, such as the size of its buffers, that cannot change while it lives: the
+  // first value stays. Error(usage) for another one.
+  void freeze(const std::string& key, const std::string& value);
+  // How often the way has changed: part of the signature of every call.
+  [[nodiscard]] std::uint32_t epoch() const { return epoch_; }
+  // What the links to this rank have carried.
+  [[nodiscard]] LinkMeter& meter() { return meter_; }
   // Prepared schedules, kept for calls to come, go.
   void forget_schedules();
   // What the last calls were: kept in memory, and in a file when the rank ends as it should not.
@@ -122,6 +134,10 @@ class Communicator {
 
   Transport& transport_;
   CommunicatorOptions options_;
+  Layout given_layout_;
+  std::vector<std::pair<std::string, std::string>> frozen_;
+  std::uint32_t epoch_ = 0;
+  LinkMeter meter_;
   std::unique_ptr<FlightRecorder> flight_;
   Executor executor_;
   PreparedProgram meeting_;

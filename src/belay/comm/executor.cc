@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "belay/base/check.h"
+#include "belay/comm/ticks.h"
 
 namespace belay::comm {
 namespace {
@@ -23,6 +24,7 @@ PreparedProgram::PreparedProgram(Program program) : program_(std::move(program))
   gathers_.assign(count, 0);
   states_.assign(count, State::open);
   tickets_.assign(count, 0);
+  asked_.assign(count, 0);
   views_.assign(count, nullptr);
   position_.assign(program_.lanes.size(), 0);
   std::size_t most_parts = 0;
@@ -57,6 +59,7 @@ void Executor::run(PreparedProgram& prepared, const Signature& signature,
   watch_.begin(signature);
   const Program& program = prepared.program_;
   std::fill(prepared.states_.begin(), prepared.states_.end(), State::open);
+  if (meter_ != nullptr) std::fill(prepared.asked_.begin(), prepared.asked_.end(), 0U);
   for (std::size_t lane = 0; lane < program.lanes.size(); ++lane) {
     prepared.position_[lane] = program.lanes[lane].begin;
   }
@@ -148,6 +151,23 @@ bool Executor::fetch(const Step& step, int lane, int nth, Message& message) {
   return true;
 }
 
+// What is too small to be metered keeps 0.
+void Executor::look_at_clock(PreparedProgram& prepared, std::uint32_t index) const {
+  const Step& step = prepared.program_.steps[index];
+  if (meter_ == nullptr || prepared.asked_[index] != 0 ||
+      bytes(step.src.buffer, step.count) < kMeteredBytes) {
+    return;
+  }
+  prepared.asked_[index] = clock_ns(CLOCK_MONOTONIC);
+}
+
+void Executor::meter(const PreparedProgram& prepared, std::uint32_t index, const Message& message) {
+  const std::uint64_t asked = prepared.asked_[index];
+  if (meter_ == nullptr || asked == 0) return;
+  meter_->received(prepared.program_.steps[index].peer, message.bytes, message.sent_ns, asked,
+                   clock_ns(CLOCK_MONOTONIC));
+}
+
 Executor::State Executor::receive(PreparedProgram& prepared, std::uint32_t index, int lane) {
   const Step& step = prepared.program_.steps[index];
   Message message;
@@ -161,11 +181,15 @@ Executor::State Executor::receive(PreparedProgram& prepared, std::uint32_t index
          s = prepared.previous_[static_cast<std::size_t>(s)]) {
       ++nth;
     }
+    look_at_clock(prepared, index);
     if (!fetch(step, lane, nth, message)) return State::open;
     prepared.views_[index] = message.data;
+    meter(prepared, index, message);
     return State::held;
   }
-  if (behind_held || !fetch(step, lane, 0, message)) return State::open;
+  if (behind_held) return State::open;
+  look_at_clock(prepared, index);
+  if (!fetch(step, lane, 0, message)) return State::open;
   if (step.kind == StepKind::receive) {
     if (message.bytes > 0) std::memcpy(at(step.dst), message.data, message.bytes);
   } else {
@@ -176,6 +200,7 @@ Executor::State Executor::receive(PreparedProgram& prepared, std::uint32_t index
                 dst, step.count);
   }
   transport_.release(step.peer, lane);
+  meter(prepared, index, message);
   return State::done;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "belay/comm/link_meter.h"
 #include "belay/comm/reduce.h"
 #include "belay/comm/schedule.h"
 #include "belay/comm/transport.h"
@@ -24,6 +25,7 @@ class PreparedProgram {
   std::vector<std::int32_t> previous_;  // step of the round with the same peer and direction, or -1
   std::vector<State> states_;
   std::vector<std::uint64_t> tickets_;   // number of the message that a step has sent
+  std::vector<std::uint64_t> asked_;     // when a large message was first looked for, ns
   std::vector<const void*> views_;       // of gathered messages
   std::vector<std::uint32_t> position_;  // current round of each lane
   std::vector<std::int32_t> gathers_;    // gathers before each combine, back to the previous one
@@ -40,8 +42,10 @@ struct CallBuffers {
 
 class Executor {
  public:
-  Executor(Transport& transport, double timeout_s, FlightRecorder* recorder = nullptr)
-      : transport_(transport), watch_(transport, timeout_s, recorder) {}
+  // Without a recorder and a meter nothing is recorded.
+  explicit Executor(Transport& transport, double timeout_s, FlightRecorder* recorder = nullptr,
+                    LinkMeter* meter = nullptr)
+      : transport_(transport), watch_(transport, timeout_s, recorder), meter_(meter) {}
 
   // Blocks until this rank's part is done: its output is complete, and its input free.
   // Error(communication) as watch.h says. Without `whole` this is a part of a call, after which the
@@ -60,12 +64,15 @@ class Executor {
   State receive(PreparedProgram& prepared, std::uint32_t index, int lane);
   void combine(PreparedProgram& prepared, std::uint32_t index, int lane);
   void copy(const Step& step);
+  void look_at_clock(PreparedProgram& prepared, std::uint32_t index) const;
+  void meter(const PreparedProgram& prepared, std::uint32_t index, const Message& message);
   bool fetch(const Step& step, int lane, int nth, Message& message);
   [[nodiscard]] void* at(Place place) const;
   [[nodiscard]] std::size_t bytes(Buffer buffer, std::int64_t count) const;
 
   Transport& transport_;
   Watch watch_;
+  LinkMeter* meter_;
   Signature signature_;
   Arithmetic arithmetic_;
   CallBuffers buffers_;

@@ -117,6 +117,7 @@ FlightRecorder::~FlightRecorder() {
 void FlightRecorder::queued(const Signature& call) {
   FlightEntry& own = entry(call.sequence);
   const std::uint64_t now = ticks();
+  if (last_done_ != 0) outside_ += now - last_done_;
   own.state.store(State::none, std::memory_order_release);
   own.call = call;
   own.queued.store(now, kRelaxed);
@@ -142,7 +143,8 @@ void FlightRecorder::started(const Signature& call) {
 
 void FlightRecorder::done(std::uint64_t sequence) {
   FlightEntry& own = entry(sequence);
-  own.done.store(ticks(), kRelaxed);
+  last_done_ = ticks();
+  own.done.store(last_done_, kRelaxed);
   own.state.store(State::done, std::memory_order_release);
   finished_.store(sequence, kRelaxed);
 }

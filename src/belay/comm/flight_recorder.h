@@ -57,6 +57,8 @@ class FlightRecorder {
   void queued(const Signature& call);
   void started(const Signature& call);
   void done(std::uint64_t sequence);
+  // Ticks that the rank has spent outside of calls, so far.
+  [[nodiscard]] std::uint64_t outside_ticks() const { return outside_; }
   // In the call begun last.
   void waits_for(int peer);
   // The rank was about to look around again and came back only after so many ticks.
@@ -82,6 +84,8 @@ class FlightRecorder {
   std::array<FlightEntry, kEntries> entries_;
   std::atomic<std::uint64_t> last_{0};      // sequence number
   std::atomic<std::uint64_t> finished_{0};  // likewise
+  std::uint64_t outside_ = 0;
+  std::uint64_t last_done_ = 0;  // ticks
   std::uint64_t first_ticks_;
   std::uint64_t first_ns_;
   // Processor time used by this process when last looked, and when that was.

@@ -115,6 +115,7 @@ bool MpiMessages::peek(int peer, int lane, int nth, Message& message) {
   if (done == 0) return false;
   message.bytes = slot.header.bytes;
   message.signature = slot.header.signature;
+  message.sent_ns = 0;
   message.data = message.bytes > kTogether ? slot.body.data() : slot.head.data() + kHeadBytes;
   return true;
 }

@@ -152,6 +152,12 @@ class MpiWorld final : public World {
     int size = 1;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (size != launched_ranks()) {
+      fail(ExitCode::communication,
+           "mpirun started {} ranks, but this process knows of {}: it belongs to another MPI than "
+           "belay, which was built with Open MPI; start it with that one's mpirun",
+           launched_ranks(), size);
+    }
     if (options.shared_memory) {
       check_mpi(
           MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host_),

@@ -20,6 +20,7 @@ struct alignas(kLine) ChannelSlot {
   std::atomic<std::uint64_t> number;  // of the message it holds
   std::uint64_t address;              // shared address, or kPosted
   std::uint64_t bytes;
+  std::uint64_t sent_ns;
   Signature signature;
 };
 static_assert(sizeof(ChannelSlot) == kLine);

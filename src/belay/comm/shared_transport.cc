@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "belay/base/check.h"
+#include "belay/comm/ticks.h"
 
 namespace belay::comm {
 
@@ -24,6 +25,7 @@ std::uint64_t SharedTransport::publish(int peer, int lane, ChannelSlot& slot, st
   slot.address = address;
   slot.bytes = bytes;
   slot.signature = signature;
+  slot.sent_ns = bytes >= kMeteredBytes ? clock_ns(CLOCK_MONOTONIC) : 0;
   const std::uint64_t number = ++side(peer, lane).sent;
   slot.number.store(number, std::memory_order_release);
   return number;
@@ -63,6 +65,7 @@ bool SharedTransport::peek(int peer, int lane, int nth, Message& message) {
                                          : local_pointer(peer, slot.address);
   message.bytes = slot.bytes;
   message.signature = slot.signature;
+  message.sent_ns = slot.sent_ns;
   return true;
 }
 

@@ -22,7 +22,13 @@ struct Message {
   const void* data = nullptr;
   std::size_t bytes = 0;
   Signature signature;
+  // When it was sent, in ns of this host's clock; 0 for messages below kMeteredBytes and those of
+  // other hosts.
+  std::uint64_t sent_ns = 0;
 };
+
+// Smaller ones say nothing of a link's bandwidth, and are not worth a look at the clock.
+inline constexpr std::size_t kMeteredBytes = 4096;
 
 // What a rank says of itself.
 struct RankStatus {

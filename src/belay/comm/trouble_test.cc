@@ -144,6 +144,22 @@ TEST(Trouble, ARankThatStopsInTheMiddle) {
   expect_all_name(errors, {"all_reduce #1", "rank 2 has stopped in the middle of it"});
 }
 
+TEST(Trouble, FrozenSettingsStay) {
+  ThreadGroup group(1);
+  Communicator comm(group.transport(0), {});
+  comm.freeze("comm.bucket_mb", "25");
+  comm.freeze("comm.buckets", "4");
+  comm.freeze("comm.bucket_mb", "25");
+  try {
+    comm.freeze("comm.bucket_mb", "10");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(std::string(error.what()).find("comm.bucket_mb is frozen at 25"), 0U);
+    EXPECT_NE(std::string(error.what()).find("10 takes effect in a new run"), std::string::npos);
+  }
+}
+
 TEST(Trouble, AGroupThatHasFailedStaysFailed) {
   const auto errors = run_ranks(2, {}, [](Communicator& comm) {
     try {

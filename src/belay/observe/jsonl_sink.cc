@@ -69,6 +69,16 @@ class JsonlSink final : public MetricSink {
     real("next_scale", metrics.next_scale);
     end();
   }
+  void link(const LinkMetrics& metrics) override {
+    begin(metrics.step);
+    text("link_event", metrics.event);
+    integer("from_rank", metrics.from);
+    integer("to_rank", metrics.to);
+    real("link_value", metrics.value);
+    real("link_typical", metrics.typical);
+    integer("comm_epoch", metrics.epoch);
+    end();
+  }
 
  private:
   void begin(std::int64_t step) {

@@ -48,6 +48,10 @@ void MetricHub::skipped_step(const SkippedStepMetrics& metrics) {
   for (const auto& sink : sinks_) sink->skipped_step(metrics);
 }
 
+void MetricHub::link(const LinkMetrics& metrics) {
+  for (const auto& sink : sinks_) sink->link(metrics);
+}
+
 void MetricHub::close() {
   flush();
   for (const auto& sink : sinks_) sink->close();

@@ -68,6 +68,17 @@ struct SkippedStepMetrics {
   double next_scale = 1;
 };
 
+// What became known of a link between ranks, or of a rank.
+struct LinkMetrics {
+  std::int64_t step = 0;
+  std::string_view event;  // slow_link, healed_link, late_rank
+  int from = 0;            // ranks; of late_rank the same twice
+  int to = 0;
+  double value = 0;    // GB/s; of late_rank the share of the step outside of collectives
+  double typical = 0;  // of other links, or ranks
+  std::int64_t epoch = 0;
+};
+
 class MetricSink {
  public:
   MetricSink() = default;
@@ -80,6 +91,7 @@ class MetricSink {
   virtual void snapshot(const SnapshotMetrics& metrics) = 0;
   // Sinks that show numbers only have steps_skipped of the step's own record.
   virtual void skipped_step(const SkippedStepMetrics&) {}
+  virtual void link(const LinkMetrics&) {}
   // After the last record; also leaves the terminal in order. Called once.
   virtual void close() {}
 };
@@ -100,6 +112,7 @@ class MetricHub {
   void evaluation(const EvaluationMetrics& metrics);
   void snapshot(const SnapshotMetrics& metrics);
   void skipped_step(const SkippedStepMetrics& metrics);
+  void link(const LinkMetrics& metrics);
   void close();
 
  private:

@@ -1,5 +1,7 @@
 #include "belay/parallel/gradient_exchange.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace belay {
@@ -65,6 +67,10 @@ GradientExchange::GradientExchange(const ParameterStore& store, comm::Communicat
       capacity_(bucket_sizes(store.table(), options).elements) {
   BELAY_CHECK(options.buckets >= 1 && (options.overlap || options.pipeline_depth == 0));
   BELAY_CHECK((rounds_ != nullptr) == (options.pipeline_depth > 0));
+  communicator_.freeze("comm.bucket_mb",
+                       fmt::format("{}", static_cast<double>(options.bucket_bytes) / 1e6));
+  communicator_.freeze("comm.buckets", fmt::format("{}", options.buckets));
+  communicator_.freeze("comm.overlap", fmt::format("{}", options.overlap));
   buckets_.resize(static_cast<std::size_t>(bucket_sizes(store.table(), options).buckets));
   for (Bucket& bucket : buckets_) {
     bucket.memory = static_cast<float*>(

@@ -14,6 +14,7 @@
 #include "belay/train/evaluate.h"
 #include "belay/train/gradient_watch.h"
 #include "belay/train/interrupt.h"
+#include "belay/train/link_watch.h"
 #include "belay/train/model_source.h"
 #include "belay/train/replicas.h"
 #include "belay/train/resume.h"
@@ -41,7 +42,8 @@ class Trainer {
         setup_(set_up_run(std::move(config), ranks_)),
         gradients_(setup_),
         hub_(setup_.config.train.log_every),
-        replicas_(ranks_, setup_.config) {
+        replicas_(ranks_, setup_.config),
+        links_(ranks_, setup_.config.comm) {
     setup_.ranks = ranks_.size();
   }
 
@@ -76,6 +78,7 @@ class Trainer {
   std::string resume_dir_;  // empty: a new run
   Prepared prepared_;
   Replicas replicas_;
+  LinkWatch links_;
   StepClock clock_;
   std::unique_ptr<AnomalyWatch> watch_;  // anomaly mode
   std::unique_ptr<TimelineRecorder> tracer_;
@@ -231,6 +234,7 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   data_ms_ = 0;
   const double scale = gradients_.scale();
   replicas_.begin_step(gradients_.multiplier());
+  links_.begin_step();
   if (InterruptScope::requested() != 0) stepper.ask_to_stop();
   const StepResult result =
       stepper.run(step, progress_.updates + 1, source, gradients_.multiplier());
@@ -269,6 +273,7 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   metrics.step_ms = ms_since(step_begin_);
   step_begin_ = Clock::now();
   hub_.step(metrics);
+  links_.after_step(step, hub_);
   step_times_.add(metrics.step_ms);
   if (result.counted > 0) summary_.loss = result.loss;
   if (watch_ != nullptr && watch_->found()) report_anomaly();

@@ -24,7 +24,8 @@ struct Roles {
 
 // --- Reduce-scatter: position i ends with block i complete. With one position: a copy.
 // p-1 rounds to the next neighbour, (p-1)(alpha + n/p beta).
-PatternPtr ring_reduce_scatter(Blocks blocks, Roles roles);
+// `owned`: which block each position ends with; empty: its own.
+PatternPtr ring_reduce_scatter(Blocks blocks, Roles roles, std::vector<int> owned = {});
 // ceil(log2 p) rounds for any p, (p-1)/p n beta (J. L. Träff, "Optimal, non-pipelined
 // reduce-scatter and allreduce algorithms", 2024, algorithm 1).
 PatternPtr circulant_reduce_scatter(Blocks blocks, Roles roles);

@@ -10,7 +10,8 @@ namespace {
 
 class RingReduceScatter final : public Pattern {
  public:
-  RingReduceScatter(Blocks blocks, Roles roles) : blocks_(std::move(blocks)), roles_(roles) {}
+  RingReduceScatter(Blocks blocks, Roles roles, std::vector<int> owned)
+      : blocks_(std::move(blocks)), roles_(roles), owned_(std::move(owned)) {}
 
   [[nodiscard]] std::int64_t rounds() const override { return blocks_.size() - 1; }
 
@@ -19,8 +20,8 @@ class RingReduceScatter final : public Pattern {
     const int p = blocks_.size();
     Emit emit(steps);
     const Buffer travelling = round == 0 ? roles_.source : Buffer::work;
-    const int leaving = wrap(rank - round - 1, p);
-    const int coming = wrap(rank - round - 2, p);
+    const int leaving = owned(wrap(rank - round - 1, p));
+    const int coming = owned(wrap(rank - round - 2, p));
     emit.send(wrap(rank + 1, p), {travelling, blocks_.begin(leaving)}, blocks_.count(leaving));
     const std::int64_t at = blocks_.begin(coming);
     const Buffer dst = round == p - 2 ? roles_.result : Buffer::work;
@@ -29,8 +30,13 @@ class RingReduceScatter final : public Pattern {
   }
 
  private:
+  [[nodiscard]] int owned(int position) const {
+    return owned_.empty() ? position : owned_[static_cast<std::size_t>(position)];
+  }
+
   Blocks blocks_;
   Roles roles_;
+  std::vector<int> owned_;
 };
 
 class RingAllGather final : public Pattern {
@@ -61,11 +67,11 @@ class RingAllGather final : public Pattern {
 
 }  // namespace
 
-PatternPtr ring_reduce_scatter(Blocks blocks, Roles roles) {
+PatternPtr ring_reduce_scatter(Blocks blocks, Roles roles, std::vector<int> owned) {
   if (blocks.size() == 1) {
     return copy_range({blocks.begin(0), blocks.end(0)}, roles.source, roles.result);
   }
-  return std::make_unique<RingReduceScatter>(std::move(blocks), roles);
+  return std::make_unique<RingReduceScatter>(std::move(blocks), roles, std::move(owned));
 }
 
 PatternPtr ring_all_gather(Blocks blocks, std::vector<int> owned) {

@@ -1,0 +1,132 @@
+#pragma once
+// Watches the links of a group while it works, and leads calls around a slow one.
+//
+// Between steps the ranks show each other what the links to them have carried, and how much of the
+// step each was outside of calls. From that, the same on all ranks: a rank that was outside more
+// than `factor` times as long as the others computes slowly, and its links are not to blame; a link
+// that carried less than the median of the links / `factor`, and cost the step something, is
+// suspected, and tested by a message of its own, beside another one to compare with. If the test
+// says so too, calls avoid the link from the next step on (detour.h). Now and then, less and less
+// often, the link is tested again, and used again when it is well.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "belay/comm/communicator.h"
+#include "belay/comm/link_probe.h"
+
+namespace belay::comm {
+
+// What a step said of the links, as all ranks know it.
+class LinkTable {
+ public:
+  explicit LinkTable(int ranks);
+
+  // One rank's row: bytes and ns by peer, its time outside of calls and the whole, in one unit.
+  [[nodiscard]] std::span<double> row(int rank);
+  [[nodiscard]] std::span<double> all() { return values_; }
+  [[nodiscard]] const std::vector<std::int64_t>& bounds() const { return bounds_; }
+  static void fill(std::span<double> row, const LinkMeter& meter, double outside, double whole);
+
+  [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] double bytes(Link link) const { return at(link.to, link.from); }
+  [[nodiscard]] double ns(Link link) const { return at(link.to, ranks_ + link.from); }
+  [[nodiscard]] double whole_ns(int rank) const { return at(rank, 2 * ranks_ + 1); }
+  // Part of the step that the rank was not in a call.
+  [[nodiscard]] double outside(int rank) const;
+  // Bytes per ns; 0 where too little was carried to tell.
+  [[nodiscard]] double rate(Link link) const;
+
+  // After the rows have changed. The medians of all links and ranks but one; allocates nothing.
+  void sort();
+  [[nodiscard]] double median_rate_without(Link link) const;
+  [[nodiscard]] double median_outside_without(int rank) const;
+
+ private:
+  [[nodiscard]] double at(int row, int column) const {
+    return values_[static_cast<std::size_t>(row * (2 * ranks_ + 2) + column)];
+  }
+  int ranks_;
+  std::vector<double> values_;
+  std::vector<std::int64_t> bounds_;
+  std::vector<double> rates_;    // of links that have one, sorted
+  std::vector<double> outside_;  // sorted
+};
+
+// Ranks that compute slowly, and links that are suspected, the slowest first, by a sorted table.
+std::vector<int> late_ranks(const LinkTable& table, double factor);
+std::vector<Link> suspected_links(const LinkTable& table, double factor);
+// The link whose rate is the median of those that share no rank with `other`, if there are any.
+std::optional<Link> typical_link(const LinkTable& table, Link other);
+
+struct LinkNews {
+  enum class Kind : std::uint8_t { slow, healed, late };
+  Kind kind = Kind::slow;
+  Link link;           // of late: the rank, twice
+  double gbps = 0;     // as tested
+  double typical = 0;  // of the link it was compared with
+  double share = 0;    // of late: of the step outside of calls, and the median of the others
+  double others = 0;
+  bool avoided = false;  // calls go around it now
+  std::uint32_t epoch = 0;
+};
+
+struct LinkHealthOptions {
+  double factor = 2;
+  bool reform = true;  // false: only say so
+};
+
+class LinkHealth {
+ public:
+  // Collective. The communicator must outlive it.
+  LinkHealth(Communicator& communicator, const LinkHealthOptions& options);
+
+  // A step begins: what was before does not count.
+  void begin_step();
+  // After a step, when no call is under way; collective. What is new, the same on all ranks; valid
+  // until the next call. Error(communication) as of every call.
+  std::span<const LinkNews> after_step();
+  // Links that count as slow now.
+  [[nodiscard]] const std::vector<Link>& slow() const { return slow_; }
+
+ private:
+  struct Tested {
+    Link link;
+    std::int64_t next = 0;   // step at which it may be tested again
+    std::int64_t pause = 0;  // steps between tests, doubled each time
+  };
+  struct Verdict {
+    double gbps = 0;
+    double typical = 0;
+    [[nodiscard]] bool slower_than(double factor) const { return gbps * factor < typical; }
+  };
+  Tested& record_of(Link link);
+  [[nodiscard]] bool is_slow(Link link) const;
+  Verdict test(Link link, Link typical);
+  double time_of(Link link);
+  void test_suspects();
+  void test_slow_ones();
+  void name_late_ranks();
+  void go_around();
+
+  Communicator& communicator_;
+  LinkHealthOptions options_;
+  LinkProbe probe_;
+  LinkTable table_;
+  std::vector<double> row_;
+  std::vector<int> to_;
+  std::vector<Link> slow_;
+  std::vector<double> ratios_;  // of typical bandwidth to theirs
+  std::vector<Tested> tested_;
+  std::vector<int> late_before_;  // of the step before
+  std::vector<int> late_named_;
+  std::vector<LinkNews> news_;
+  std::int64_t step_ = 0;
+  std::uint64_t begin_outside_ = 0;
+  std::uint64_t begin_ticks_ = 0;
+};
+
+}  // namespace belay::comm
