@@ -14,6 +14,16 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
 }
 
+// Without the comment behind it.
+std::string_view value_of(std::string_view text) {
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"' && (i == 0 || text[i - 1] != '\\')) quoted = !quoted;
+    if (text[i] == '#' && !quoted) return trimmed(text.substr(0, i));
+  }
+  return trimmed(text);
+}
+
 // Values by "section.key", and by the whole line where it is not an assignment.
 std::map<std::string, std::string> values_of(std::string_view text) {
   std::map<std::string, std::string> values;
@@ -34,7 +44,7 @@ std::map<std::string, std::string> values_of(std::string_view text) {
           space == std::string_view::npos ? "" : trimmed(line.substr(space));
     } else if (equals != std::string_view::npos) {
       values[section + std::string(trimmed(line.substr(0, equals)))] =
-          trimmed(line.substr(equals + 1));
+          value_of(line.substr(equals + 1));
     }
   }
   return values;

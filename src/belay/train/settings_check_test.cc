@@ -21,6 +21,8 @@ TEST(SettingsCheck, KeyAndBothValuesAreNamed) {
 }
 
 TEST(SettingsCheck, OptionsAndMissingKeysToo) {
+  EXPECT_EQ(difference_of_settings("[a]\nx = \"1 # 2\"  # what\n", "[a]\nx = \"1 # 3\"  # what\n"),
+            "a.x is \"1 # 2\" here and \"1 # 3\" there");
   EXPECT_EQ(difference_of_settings("[a]\nx = 1\n--out runs/a\n", "[a]\nx = 1\n--out runs/b\n"),
             "--out is runs/a here and runs/b there");
   EXPECT_EQ(difference_of_settings("[a]\nx = 1\n", "[a]\ny = 1\n"),
