@@ -14,7 +14,8 @@ struct Sizes {
   std::size_t weight_bytes = 0;
 };
 
-// Sharded weights are gathered while gradients are scattered; others before or after.
+// Sharded weights are gathered while gradients are scattered, others before or after. Half as many
+// buffers are enough for weights: by the default sizes the next layer's.
 Sizes sizes_of(const ShardMap& map, DType compute, const ShardExchangeOptions& options) {
   const std::size_t groups = map.groups().size();
   const auto wanted = static_cast<std::size_t>(std::max(1, options.buffers));
@@ -22,7 +23,9 @@ Sizes sizes_of(const ShardMap& map, DType compute, const ShardExchangeOptions& o
   Sizes sizes;
   sizes.gradients = std::min(groups, std::max(wanted, GradientScatter::kLeastBuffers));
   sizes.gradient_bytes = largest * sizeof(float);
-  if (map.options().stage == ZeroStage::weights) sizes.weights = std::min(groups, wanted);
+  if (map.options().stage == ZeroStage::weights) {
+    sizes.weights = std::min(groups, (wanted + 1) / 2);
+  }
   sizes.weight_bytes = largest * size_of(compute);
   return sizes;
 }
