@@ -136,7 +136,11 @@ void FlightRecorder::queued(const Signature& call) {
 void FlightRecorder::started(const Signature& call) {
   FlightEntry& own = entry(call.sequence);
   // A call may have several parts, of which the first counts.
-  if (own.state.load(kRelaxed) == State::queued) own.started.store(ticks(), kRelaxed);
+  if (own.state.load(kRelaxed) == State::queued) {
+    const std::uint64_t now = ticks();
+    outside_ += now - own.queued.load(kRelaxed);
+    own.started.store(now, kRelaxed);
+  }
   own.call = call;
   own.state.store(State::started, std::memory_order_release);
 }

@@ -57,7 +57,7 @@ class FlightRecorder {
   void queued(const Signature& call);
   void started(const Signature& call);
   void done(std::uint64_t sequence);
-  // Ticks that the rank has spent outside of calls, so far.
+  // Ticks that the rank has spent outside of calls that others can see, so far.
   [[nodiscard]] std::uint64_t outside_ticks() const { return outside_; }
   // In the call begun last.
   void waits_for(int peer);

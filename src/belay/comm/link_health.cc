@@ -8,12 +8,16 @@ namespace belay::comm {
 namespace {
 
 // Less says nothing about a link's bandwidth.
-constexpr double kLeastBytes = 64 << 10;
+constexpr double kLeastBytes = 16 << 10;
 // What a slow link must cost a step to be worth a test.
 constexpr double kLeastShare = 0.05;
 constexpr double kLeastNs = 1e6;
 // How much more of the step than the others a late rank is outside of calls.
 constexpr double kLateShare = 0.1;
+// A test takes a typical link about so long, if the message is neither too small to tell nor larger
+// than needed.
+constexpr double kTestNs = 5e6;
+constexpr std::size_t kLeastTestBytes = std::size_t{8} << 10;
 constexpr std::size_t kTestBytes = std::size_t{256} << 10;
 constexpr int kTestMessages = 2;
 constexpr std::int64_t kFirstPause = 8;  // steps
@@ -200,10 +204,10 @@ bool LinkHealth::is_slow(Link link) const {
 }
 
 // Seconds of a message over the link; the same number on all ranks.
-double LinkHealth::time_of(Link link) {
+double LinkHealth::time_of(Link link, std::size_t bytes) {
   std::fill(to_.begin(), to_.end(), -1);
   to_[static_cast<std::size_t>(link.from)] = link.to;
-  const ProbeTimes times = probe_.run(to_, kTestBytes, kTestMessages);
+  const ProbeTimes times = probe_.run(to_, bytes, kTestMessages);
   const auto from = static_cast<std::size_t>(link.from);
   double all[2] = {0, 0};
   if (communicator_.rank() == link.to && communicator_.meter().carried()[from].same_clock) {
@@ -215,9 +219,12 @@ double LinkHealth::time_of(Link link) {
 }
 
 LinkHealth::Verdict LinkHealth::test(Link link, Link typical) {
-  const auto bytes = static_cast<double>(kTestBytes);
-  const double tested = bytes / time_of(link) * 1e-9;
-  return {tested, bytes / time_of(typical) * 1e-9};
+  const auto fitting = static_cast<std::size_t>(
+      std::min(table_.rate(typical) * kTestNs, static_cast<double>(kTestBytes)));
+  const std::size_t bytes = std::max(fitting, kLeastTestBytes);
+  const auto gb = static_cast<double>(bytes) * 1e-9;
+  const double tested = gb / time_of(link, bytes);
+  return {tested, gb / time_of(typical, bytes)};
 }
 
 void LinkHealth::test_suspects() {

@@ -106,7 +106,7 @@ class LinkHealth {
   Tested& record_of(Link link);
   [[nodiscard]] bool is_slow(Link link) const;
   Verdict test(Link link, Link typical);
-  double time_of(Link link);
+  double time_of(Link link, std::size_t bytes);
   void test_suspects();
   void test_slow_ones();
   void name_late_ranks();

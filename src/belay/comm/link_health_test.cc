@@ -156,6 +156,13 @@ TEST(LinkHealth, ALateRankIsNotASlowLink) {
   EXPECT_GT(story.news[0].second.share, 2 * story.news[0].second.others);
 }
 
+TEST(LinkHealth, ARankThatEntersItsCallsLateIsLate) {
+  const Story story = tell(4, 5, with(Algorithm::ring), {}, "all bandwidth=2e7; rank 3 late=30ms");
+  ASSERT_EQ(story.news.size(), 1U);
+  EXPECT_EQ(story.news[0].second.kind, Kind::late);
+  EXPECT_EQ(story.news[0].second.link.from, 3);
+}
+
 TEST(LinkHealth, AnUndisturbedGroupHasNoNews) {
   EXPECT_TRUE(tell(3, 10, with(Algorithm::ring), {}, "all bandwidth=2e7").news.empty());
 }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <csignal>
+#include <mutex>
 
 #include "belay/comm/flight_signals.h"
 
@@ -15,6 +16,8 @@ volatile std::sig_atomic_t requested_signal = 0;
 
 using Handler = void (*)(int);
 std::array<Handler, std::size(kSignals)> previous{};
+std::mutex scopes_mutex;
+int scopes = 0;
 
 // Whoever sends SIGTERM may not wait for the end: the flight record is written now. An end in
 // order removes it again.
@@ -28,7 +31,11 @@ void on_signal(int signal) {
 
 }  // namespace
 
+// Ranks that are threads have a scope each: the first puts handlers in place, the last takes them
+// away.
 InterruptScope::InterruptScope() {
+  const std::lock_guard lock(scopes_mutex);
+  if (scopes++ > 0) return;
   requested_signal = 0;
   for (std::size_t i = 0; i < previous.size(); ++i) {
     previous[i] = std::signal(kSignals[i], on_signal);
@@ -37,6 +44,8 @@ InterruptScope::InterruptScope() {
 }
 
 InterruptScope::~InterruptScope() {
+  const std::lock_guard lock(scopes_mutex);
+  if (--scopes > 0) return;
   for (std::size_t i = 0; i < previous.size(); ++i) std::signal(kSignals[i], previous[i]);
 }
 
