@@ -13,7 +13,7 @@ constexpr double kLeastBytes = 16 << 10;
 constexpr double kLeastShare = 0.05;
 constexpr double kLeastNs = 1e6;
 // How much more of the step than the others a late rank is outside of calls.
-constexpr double kLateShare = 0.1;
+constexpr double kLateShare = 0.2;
 // A test takes a typical link about so long, if the message is neither too small to tell nor larger
 // than needed.
 constexpr double kTestNs = 5e6;
