@@ -155,6 +155,9 @@ void add_bench_collectives(CLI::App& bench) {
                     "MPI messages instead of shared memory, as between hosts");
   command->add_flag("--private", options->bench.private_memory,
                     "Vectors in ordinary memory, copied on the way");
+  command->add_flag(
+      "--out-of-place", options->bench.out_of_place,
+      "All-reduce from one vector to another; else in place, as gradients are summed");
   command->add_flag("--json", options->json, "Machine-readable output");
   command->footer(
       "Examples:\n"

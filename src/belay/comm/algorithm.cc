@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<std::string_view, kAlgorithms> kNames = {
     "ring",        "double_ring",  "segmented_ring", "recursive_doubling", "halving_doubling",
     "double_tree", "hierarchical", "direct",         "one_shot",           "binomial",
-    "chain",       "pairwise",     "dissemination"};
+    "chain",       "pairwise",     "dissemination",  "direct_store"};
 
 std::vector<int> positions_from(int first, int ranks) {
   std::vector<int> members(static_cast<std::size_t>(ranks));
@@ -106,6 +106,9 @@ void add_all_reduce(Schedule& schedule, const ScheduleKey& key, const Layout& la
                                                   : layout.domain_of,
                                               all, key.inner, key.outer, key.segments));
       if (key.outer == Outer::recursive_doubling) schedule.spare = 2 * key.count;
+      return;
+    case Algorithm::direct_store:
+      lanes.push_back(direct_store(blocks, {}));
       return;
     case Algorithm::one_shot:
       lanes.push_back(one_shot(p, all, {}, posts));
@@ -239,8 +242,8 @@ std::string_view name_of(Outer outer) {
 std::span<const Algorithm> algorithms_of(Collective collective) {
   using enum Algorithm;
   static constexpr Algorithm kAllReduce[] = {
-      ring,         double_ring, segmented_ring, recursive_doubling, halving_doubling, double_tree,
-      hierarchical, direct,      one_shot};
+      ring,        double_ring,  segmented_ring, recursive_doubling, halving_doubling,
+      double_tree, hierarchical, direct,         direct_store,       one_shot};
   static constexpr Algorithm kScatter[] = {ring, halving_doubling, direct};
   static constexpr Algorithm kRooted[] = {binomial, chain, direct};
   static constexpr Algorithm kAllToAll[] = {pairwise, direct};
@@ -286,7 +289,10 @@ Schedule make_schedule(const ScheduleKey& key, const Layout& layout) {
 
 bool is_order_stable(const ScheduleKey& key) {
   if (key.order_stable || !reduces(key.collective)) return true;
-  if (key.algorithm == Algorithm::direct || key.algorithm == Algorithm::one_shot) return true;
+  if (key.algorithm == Algorithm::direct || key.algorithm == Algorithm::direct_store ||
+      key.algorithm == Algorithm::one_shot) {
+    return true;
+  }
   return key.collective == Collective::all_reduce && is_power_of_two(key.ranks) &&
          (key.algorithm == Algorithm::recursive_doubling ||
           key.algorithm == Algorithm::halving_doubling);

@@ -29,8 +29,14 @@ enum class Algorithm : std::uint8_t {
   chain,
   pairwise,
   dissemination,
+  direct_store,
 };
-inline constexpr int kAlgorithms = 13;
+inline constexpr int kAlgorithms = 14;
+
+// Whether ranks write to each other's memory: only where they share it.
+constexpr bool needs_shared_memory(Algorithm algorithm) {
+  return algorithm == Algorithm::direct_store;
+}
 
 std::string_view name_of(Algorithm algorithm);
 std::optional<Algorithm> parse_algorithm(std::string_view name);
@@ -75,8 +81,8 @@ Schedule make_schedule(const ScheduleKey& key, const Layout& layout = {});
 // sum(first, last) = sum(first, middle) + sum(middle, last), middle = first + the largest power of
 // two below last - first. Each element depends on its contributions alone: not on the number of
 // elements, on where in a bucket it lies, or on which ranks are near each other. The direct
-// exchange and one-shot sum so for any number of ranks, recursive doubling and halving-doubling for
-// powers of two; the other algorithms gather contributions by direct exchange instead, and keep
+// exchanges and one-shot sum so for any number of ranks, recursive doubling and halving-doubling
+// for powers of two; the other algorithms gather contributions by direct exchange instead, and keep
 // their own way of spreading the result.
 bool is_order_stable(const ScheduleKey& key);
 

@@ -212,7 +212,7 @@ class CandidateTimes {
     } else if (collective == Collective::all_gather) {
       comm_.all_gather(input_, output_, count, DType::f32);
     } else {
-      comm_.all_reduce(input_, output_, count, DType::f32, ReduceOp::sum);
+      comm_.all_reduce(output_, output_, count, DType::f32, ReduceOp::sum);
     }
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
@@ -252,6 +252,7 @@ MachineModel calibrate(Communicator& comm, const std::vector<int>& domain_of,
                        const CalibrationOptions& options) {
   MachineModel model;
   model.domain_of = domain_of;
+  model.shares_memory = comm.shares_memory();
   if (comm.size() == 1) return model;
   const auto domains = members_of_domains(
       domain_of.empty() ? std::vector<int>(static_cast<std::size_t>(comm.size())) : domain_of);

@@ -14,9 +14,10 @@ namespace {
 struct Message {
   std::int64_t count = 0;
   Buffer from = Buffer::input;
-  bool posted = false;
-  std::int64_t step = 0;        // of the sender, whose buffer the message still is, or
-  std::vector<Symbol> symbols;  // its copy
+  StepKind kind = StepKind::send;
+  Moment sent{};  // of the sender, whose buffer the message is until used, unless posted
+  std::vector<Symbol> symbols{};
+  std::int64_t address = 0;  // in the sender's memory
 };
 
 // Messages from one rank to another on one lane, first in first out.
@@ -65,6 +66,13 @@ class Check {
  private:
   // issued: a send that its peer has not used; held: a gathered message.
   enum class State : std::uint8_t { open, issued, held, done };
+
+  // What a rank lends, and when in its order that is written.
+  struct Lent {
+    int rank;
+    std::int64_t address;
+    Moment moment;
+  };
 
   // The step being run.
   struct At {
@@ -124,7 +132,7 @@ class Check {
         const State before = now;
         const bool ready = at.step.kind != StepKind::combine || !gathers_open;
         if (now == State::open && ready) now = attempt(at);
-        if (at.step.kind == StepKind::gather) {
+        if (is_held(at.step.kind)) {
           gathers_open |= now == State::open;
         } else if (at.step.kind == StepKind::combine) {
           if (now == State::done) release_gathers(rank, lane, round, s);
@@ -142,10 +150,7 @@ class Check {
   }
 
   // Messages of one direction between the same ranks keep their order.
-  static int key_of(const Step& step) {
-    const bool sends = step.kind == StepKind::send || step.kind == StepKind::post;
-    return 2 * step.peer + (sends ? 1 : 0);
-  }
+  static int key_of(const Step& step) { return 2 * step.peer + (sends(step.kind) ? 1 : 0); }
 
   State attempt(const At& at) {
     const Step& step = at.step;
@@ -160,9 +165,9 @@ class Check {
     if (std::find(blocked_.begin(), blocked_.end(), key_of(step)) != blocked_.end()) {
       return State::open;
     }
-    if (step.kind == StepKind::send || step.kind == StepKind::post) return run_send(at);
+    if (sends(step.kind)) return run_send(at);
     Channel& from = channel(step.peer, at.rank, at.moment.lane);
-    if (step.kind == StepKind::gather) {
+    if (is_held(step.kind)) {
       if (from.waiting() <= from.held) return State::open;
       check_message(at, from.queue[from.head + from.held]);
       ++from.held;
@@ -179,15 +184,20 @@ class Check {
     const Step& step = at.step;
     Channel& to = channel(at.rank, step.peer, at.moment.lane);
     if (to.waiting() >= static_cast<std::size_t>(options_.capacity)) return State::open;
-    Message message{step.count, step.src.buffer, step.kind == StepKind::post, at.moment.step, {}};
+    Message message{step.count, step.src.buffer, step.kind, at.moment, {}};
     const std::int64_t address = memory(at.rank).address(step.src);
+    message.address = address;
+    if (step.kind == StepKind::lend) {
+      to.queue.push_back(std::move(message));
+      return State::issued;
+    }
     for (std::int64_t i = 0; i < step.count; ++i) {
       Symbol symbol;
       read(at, address + i, symbol);
       if (step.src.buffer == Buffer::output) check_complete(at, symbol);
       message.symbols.push_back(symbol);
     }
-    const bool posted = message.posted;
+    const bool posted = message.kind == StepKind::post;
     to.queue.push_back(std::move(message));
     return posted ? State::done : State::issued;
   }
@@ -197,6 +207,9 @@ class Check {
       refuse(at, fmt::format("expects {} elements from rank {}, which sends {}", at.step.count,
                              at.step.peer, message.count));
     }
+    if ((message.kind == StepKind::lend) != (at.step.kind == StepKind::fill)) {
+      refuse(at, fmt::format("takes a message from rank {} for what it is not", at.step.peer));
+    }
     if (message.count > 0 && is_wide(message.from) != is_wide(at.step.src.buffer)) {
       refuse(at, fmt::format("expects another element type from rank {}", at.step.peer));
     }
@@ -204,7 +217,7 @@ class Check {
 
   void consume(int sender, Channel& from) {
     const Message& message = from.queue[from.head];
-    if (!message.posted) state(sender, message.step) = State::done;
+    if (message.kind != StepKind::post) state(sender, message.sent.step) = State::done;
     if (++from.head == from.queue.size()) {
       from.queue.clear();
       from.head = 0;
@@ -243,14 +256,14 @@ class Check {
     }
   }
 
-  // The gathers that belong to a combine: those before it in its round, back to the previous one.
+  // The gathers and fills of a combine: those before it in its round, back to the previous one.
   template <class Body>
   void for_gathers(int rank, const Program::Round& round, std::int64_t combine, Body body) {
     const Program& program = program_of_rank(rank);
     auto first = static_cast<std::uint32_t>(combine);
     while (first > round.begin && program.steps[first - 1].kind != StepKind::combine) --first;
     for (std::uint32_t s = first; s < static_cast<std::uint32_t>(combine); ++s) {
-      if (program.steps[s].kind == StepKind::gather) body(program.steps[s], s);
+      if (is_held(program.steps[s].kind)) body(program.steps[s], s);
     }
   }
 
@@ -261,12 +274,30 @@ class Check {
     const std::uint32_t current =
         lane_rounds_[static_cast<std::size_t>(at.rank)][static_cast<std::size_t>(at.moment.lane)];
     std::vector<const Message*> messages;
-    for_gathers(at.rank, program.rounds[current], at.moment.step, [&](const Step& gather, auto) {
-      if (gather.count != step.count || is_wide(gather.src.buffer) != is_wide(step.base.buffer)) {
+    std::vector<Lent> lent;
+    std::vector<std::size_t> taken(static_cast<std::size_t>(ranks_), 0);
+    for_gathers(at.rank, program.rounds[current], at.moment.step, [&](const Step& held, auto) {
+      const Channel& from = channel(held.peer, at.rank, at.moment.lane);
+      const std::size_t nth = taken[static_cast<std::size_t>(held.peer)]++;
+      const Message& message = from.queue[from.head + nth];
+      if (held.kind == StepKind::fill) {
+        if (held.count != step.count || step.dst.buffer != Buffer::output) {
+          refuse(at, "fills messages of another size or type than its result");
+        }
+        // A send of what the combine itself has read before is no other step.
+        const Message* const read = nth > 0 ? &from.queue[from.head + nth - 1] : nullptr;
+        Moment moment = message.sent;
+        if (read != nullptr && read->address == message.address &&
+            read->sent.round == moment.round) {
+          moment.step = read->sent.step;
+        }
+        lent.push_back({held.peer, message.address, moment});
+        return;
+      }
+      if (held.count != step.count || is_wide(held.src.buffer) != is_wide(step.base.buffer)) {
         refuse(at, "combines messages of different sizes or types");
       }
-      const Channel& from = channel(gather.peer, at.rank, at.moment.lane);
-      messages.push_back(&from.queue[from.head]);
+      messages.push_back(&message);
     });
     if (step.position < 0 || step.position > static_cast<int>(messages.size())) {
       refuse(at, "puts its own contribution beyond the others");
@@ -283,6 +314,11 @@ class Check {
       const Symbol sum = tree_sum(at, parts, 0, parts.size());
       if (step.dst.buffer == Buffer::output) check_complete(at, sum);
       write(at, own.address(step.dst) + i, sum);
+      for (const Lent& each : lent) {
+        if (!memory(each.rank).write(each.address + i, each.moment, sum)) {
+          refuse(at, fmt::format("writes to what rank {} reads or writes in no order", each.rank));
+        }
+      }
     }
   }
 

@@ -181,6 +181,36 @@ TEST(Checker, RefusesAnotherAssociation) {
   expect_refusal(swapped.verdict(), "added up in another order");
 }
 
+TEST(Checker, RefusesLentMemoryThatIsUsedOtherwise) {
+  const CheckOptions lending{2, true, false};
+  const ScheduleKey key = key_of(Algorithm::direct_store, 4, 16);
+  EXPECT_EQ(Broken(key).verdict(lending), "");
+  // Two ranks write to one place.
+  Broken twice(key);
+  twice.step(1, StepKind::lend, 1).src = twice.step(1, StepKind::lend, 0).src;
+  expect_refusal(twice.verdict(lending), "in no order");
+  // What is written is not what was read.
+  Broken shifted(key);
+  shifted.step(1, StepKind::lend).src.offset += 1;
+  expect_refusal(shifted.verdict(lending), "in no order");
+  Broken input(key);
+  input.step(1, StepKind::lend).src.buffer = Buffer::input;
+  expect_refusal(input.verdict(lending), "lends what is not output");
+  Broken taken(key);
+  taken.step(1, StepKind::send).kind = StepKind::lend;
+  taken.step(1, StepKind::lend).src.buffer = Buffer::output;
+  expect_refusal(taken.verdict(lending), "for what it is not");
+  Broken size(key);
+  size.step(1, StepKind::lend).count -= 1;
+  size.step(2, StepKind::fill).count -= 1;
+  EXPECT_NE(size.verdict(lending), "");
+  Broken partial(key);
+  Step& gather = partial.step(1, StepKind::gather, 2);
+  gather.kind = StepKind::receive;
+  gather.dst = {Buffer::work, 0};
+  EXPECT_NE(partial.verdict(lending), "");
+}
+
 TEST(Checker, RefusesWhatLiesOutside) {
   Broken broken(key_of(Algorithm::ring, 4, 8));
   broken.step(1, StepKind::receive).dst.offset = 7;

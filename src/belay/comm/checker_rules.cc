@@ -102,16 +102,17 @@ std::string problem_of_step(const Step& step, const SymbolicMemory& memory, int 
   if (message && (step.peer < 0 || step.peer >= ranks || step.peer == rank)) {
     return fmt::format("peer {} is not another rank", step.peer);
   }
-  const bool sends = step.kind == StepKind::send || step.kind == StepKind::post;
   const bool reads_base = step.kind == StepKind::receive_reduce || step.kind == StepKind::combine;
-  const bool writes = !sends && step.kind != StepKind::gather;
-  const bool reads_src = sends || step.kind == StepKind::copy;
+  const bool writes = !sends(step.kind) && !is_held(step.kind);
+  const bool reads_src = sends(step.kind) || step.kind == StepKind::copy;
   if ((reads_src && !memory.contains(step.src, step.count)) ||
       (reads_base && !memory.contains(step.base, step.count)) ||
       (writes && !memory.contains(step.dst, step.count))) {
     return "outside of a buffer";
   }
   if (writes && step.dst.buffer == Buffer::input) return "writes to the input";
+  const bool lends = step.kind == StepKind::lend || step.kind == StepKind::fill;
+  if (lends && step.src.buffer != Buffer::output) return "lends what is not output";
   const Place read = reads_base ? step.base : step.src;
   if (writes && (reads_base || reads_src)) {
     const std::int64_t distance = memory.address(read) - memory.address(step.dst);

@@ -76,7 +76,7 @@ Choice choose_by_size(Collective collective, int ranks, std::size_t bytes) {
       if (bytes <= 16 * kKiB) {
         return {.algorithm = ranks <= 3 ? Algorithm::one_shot : Algorithm::recursive_doubling};
       }
-      if (ranks <= kFew) return {.algorithm = Algorithm::direct};
+      if (ranks <= kFew) return {.algorithm = Algorithm::direct_store};
       return {.algorithm = bytes <= kMiB ? Algorithm::halving_doubling : Algorithm::ring};
     case Collective::reduce_scatter:
     case Collective::all_gather:
@@ -108,7 +108,8 @@ Choice choose_ring_tree_hierarchical(Collective collective, int ranks, std::size
   return {.algorithm = Algorithm::hierarchical, .inner = Inner::ring, .outer = Outer::ring};
 }
 
-std::vector<Choice> candidates_of(Collective collective, int ranks, bool domains) {
+std::vector<Choice> candidates_of(Collective collective, int ranks, bool domains,
+                                  bool shared_memory) {
   std::vector<Choice> candidates;
   const bool direct = ranks <= kMostForDirect;
   for (const Algorithm algorithm : algorithms_of(collective)) {
@@ -119,6 +120,9 @@ std::vector<Choice> candidates_of(Collective collective, int ranks, bool domains
         if (direct || collective == Collective::all_to_all) {
           candidates.push_back({.algorithm = algorithm});
         }
+        break;
+      case Algorithm::direct_store:
+        if (direct && shared_memory) candidates.push_back({.algorithm = algorithm});
         break;
       case Algorithm::double_ring:
         if (direct) candidates.push_back({.algorithm = algorithm});
@@ -186,7 +190,7 @@ ChoiceTable::ChoiceTable(const MachineModel& model, int ranks, std::size_t post_
   for (std::size_t c = 0; c < parts_.size(); ++c) {
     const auto collective = static_cast<Collective>(c);
     Part& part = parts_[c];
-    part.candidates = candidates_of(collective, ranks, domains);
+    part.candidates = candidates_of(collective, ranks, domains, model.shares_memory);
     for (std::size_t bytes = kLeast; bytes <= kMost; bytes *= 2) {
       const MachineModel sized = for_vectors_of(model, static_cast<double>(bytes));
       std::vector<double> seconds;

@@ -31,7 +31,8 @@ std::string to_string(const Choice& choice);
 using Chooser = std::function<Choice(Collective collective, int ranks, std::size_t bytes)>;
 
 // --- By size alone.
-// Doubling for small messages, direct exchange on a few ranks, rings on many: without a model.
+// Doubling for small messages, direct exchange on a few ranks (through shared memory if there is),
+// rings on many: without a model.
 Choice choose_by_size(Collective collective, int ranks, std::size_t bytes);
 // Fixed tables for all_reduce, to compare with. The rest as choose_by_size.
 // Recursive doubling below 1 MB, double tree below 16 MB, ring above.
@@ -92,8 +93,10 @@ class ChoiceTable {
   std::array<Part, kCollectives> parts_;
 };
 
-// What may be chosen; hierarchies only if there are domains.
-std::vector<Choice> candidates_of(Collective collective, int ranks, bool domains);
+// What may be chosen; hierarchies only if there are domains, and what writes to the memory of other
+// ranks only if they share it.
+std::vector<Choice> candidates_of(Collective collective, int ranks, bool domains,
+                                  bool shared_memory);
 
 // --- Forced choices: "all_reduce=ring", "all_reduce:0-65536=recursive_doubling",
 // "broadcast:1048576-=chain x16". Error(usage) for what is not one.

@@ -102,6 +102,7 @@ class Bench {
       return collective == collective_ && calling_ ? choice_
                                                    : choose_by_size(collective, ranks, size);
     });
+    in_place_ = !options.out_of_place;
     const auto bytes = static_cast<std::size_t>(options.max_bytes) + 4096;
     if (options.private_memory) {
       own_.resize(2 * bytes);
@@ -154,7 +155,7 @@ class Bench {
         world_.mpi_barrier();
         const Clock::time_point begin = Clock::now();
         if (is_mpi) {
-          world_.mpi_all_reduce(input_, output_, count_);
+          world_.mpi_all_reduce(source(), output_, count_);
         } else {
           call();
         }
@@ -204,7 +205,7 @@ class Bench {
     const std::int64_t block = count_ / comm_.size();
     switch (collective_) {
       case Collective::all_reduce:
-        return comm_.all_reduce(input_, output_, count_, dtype_, ReduceOp::sum);
+        return comm_.all_reduce(source(), output_, count_, dtype_, ReduceOp::sum);
       case Collective::reduce_scatter:
         return comm_.reduce_scatter(input_, output_, count_, dtype_, ReduceOp::sum);
       case Collective::all_gather:
@@ -221,6 +222,10 @@ class Bench {
   }
 
   // One call on values whose result is known; also the warm-up. The same on all ranks.
+  [[nodiscard]] const void* source() const {
+    return in_place_ && collective_ == Collective::all_reduce ? output_ : input_;
+  }
+
   bool check(const Choice& choice) {
     choice_ = choice;
     const int rank = comm_.rank();
@@ -228,7 +233,9 @@ class Bench {
     const Blocks blocks = Blocks::even(0, count_, ranks);
     const std::int64_t begin = collective_ == Collective::all_gather ? blocks.begin(rank) : 0;
     for (std::int64_t i = 0; i < count_; ++i) set(input_, dtype_, i, small_value(rank, begin + i));
-    for (std::int64_t i = 0; i < count_; ++i) set(output_, dtype_, i, -1);
+    for (std::int64_t i = 0; i < count_; ++i) {
+      set(output_, dtype_, i, source() == output_ ? small_value(rank, i) : -1);
+    }
     call();
     std::int64_t wrong = 0;
     const auto expect = [&](std::int64_t i, int value) {
@@ -316,6 +323,7 @@ class Bench {
   std::vector<std::byte> own_;
   void* input_ = nullptr;
   void* output_ = nullptr;
+  bool in_place_ = false;
   std::int64_t count_ = 0;
   Collective collective_ = Collective::all_reduce;
   Choice choice_;
@@ -380,7 +388,8 @@ CollectivesReport bench_collectives(const CollectivesBench& options,
           choice = {.algorithm = *algorithm, .segments = is_segmented(*algorithm) ? 4 : 1};
         }
         std::vector<Choice> contestants{choice};
-        for (const Choice& other : candidates_of(collective, comm.size(), domains)) {
+        for (const Choice& other :
+             candidates_of(collective, comm.size(), domains, comm.shares_memory())) {
           if (options.regret && other != choice) contestants.push_back(other);
         }
         report.rows.push_back(bench.time(collective, bytes, contestants, beside_mpi));

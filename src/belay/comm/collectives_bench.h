@@ -27,6 +27,7 @@ struct CollectivesBench {
   bool order_stable = false;
   bool messages = false;
   bool private_memory = false;
+  bool out_of_place = false;  // all_reduce, which else is in place, as gradients are summed
   bool gloo = true;  // beside gloo too, where it was built in and all ranks are on one host
 };
 

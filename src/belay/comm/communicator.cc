@@ -63,6 +63,14 @@ void Communicator::set_chooser(Chooser chooser) {
   options_.chooser = std::move(chooser);
 }
 
+Choice Communicator::choice_of(Collective collective, std::size_t bytes) const {
+  Choice choice = options_.chooser(collective, size(), bytes);
+  if (needs_shared_memory(choice.algorithm) && !shares_memory()) {
+    choice.algorithm = Algorithm::direct;
+  }
+  return choice;
+}
+
 void Communicator::set_layout(Layout layout) {
   options_.layout = layout;
   given_layout_ = std::move(layout);

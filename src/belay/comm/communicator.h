@@ -47,6 +47,7 @@ class Communicator {
   [[nodiscard]] int rank() const { return transport_.rank(); }
   [[nodiscard]] int size() const { return transport_.size(); }
   [[nodiscard]] std::size_t post_bytes() const { return transport_.post_bytes(); }
+  [[nodiscard]] bool shares_memory() const { return transport_.shares_memory(); }
   [[nodiscard]] std::uint64_t calls() const { return sequence_; }
 
   void all_reduce(const void* input, void* output, std::int64_t count, DType dtype, ReduceOp op);
@@ -106,10 +107,9 @@ class Communicator {
   // What the last calls were: kept in memory, and in a file when the rank ends as it should not.
   [[nodiscard]] FlightRecorder& flight() { return *flight_; }
 
-  // The choice for the next call of this kind.
-  [[nodiscard]] Choice choice_of(Collective collective, std::size_t bytes) const {
-    return options_.chooser(collective, size(), bytes);
-  }
+  // The choice for the next call of this kind. Where ranks do not share memory, a direct exchange
+  // takes the place of direct_store.
+  [[nodiscard]] Choice choice_of(Collective collective, std::size_t bytes) const;
 
  private:
   struct Call {

@@ -10,32 +10,30 @@
 #include "belay/comm/ticks.h"
 
 namespace belay::comm {
-namespace {
-
-constexpr bool sends(StepKind kind) {
-  return kind == StepKind::send || kind == StepKind::post;
-}
-
-}  // namespace
-
 PreparedProgram::PreparedProgram(Program program) : program_(std::move(program)) {
   const std::size_t count = program_.steps.size();
   previous_.assign(count, -1);
   gathers_.assign(count, 0);
+  fills_.assign(count, 0);
   states_.assign(count, State::open);
   tickets_.assign(count, 0);
   asked_.assign(count, 0);
   views_.assign(count, nullptr);
   position_.assign(program_.lanes.size(), 0);
   std::size_t most_parts = 0;
+  std::size_t most_copies = 0;
   for (const Program::Round& round : program_.rounds) {
     std::int32_t gathers = 0;
+    std::int32_t fills = 0;
     for (std::uint32_t s = round.begin; s < round.end; ++s) {
       const Step& step = program_.steps[s];
       if (step.kind == StepKind::gather) ++gathers;
+      if (step.kind == StepKind::fill) ++fills;
       if (step.kind == StepKind::combine) {
         gathers_[s] = std::exchange(gathers, 0);
+        fills_[s] = std::exchange(fills, 0);
         most_parts = std::max(most_parts, static_cast<std::size_t>(gathers_[s]) + 1);
+        most_copies = std::max(most_copies, static_cast<std::size_t>(fills_[s]));
       }
       for (std::uint32_t earlier = s; step.peer >= 0 && earlier-- > round.begin;) {
         const Step& other = program_.steps[earlier];
@@ -47,6 +45,7 @@ PreparedProgram::PreparedProgram(Program program) : program_(std::move(program))
     }
   }
   parts_.assign(most_parts, nullptr);
+  copies_.assign(most_copies, nullptr);
 }
 
 void Executor::run(PreparedProgram& prepared, const Signature& signature,
@@ -100,7 +99,7 @@ bool Executor::advance(PreparedProgram& prepared, std::uint32_t lane) {
         state = State::done;
         moved = true;
       }
-      if (step.kind == StepKind::gather) gathers_open |= state == State::open;
+      if (is_held(step.kind)) gathers_open |= state == State::open;
       // A later combine waits for its turn, so that messages are released in order.
       if (step.kind == StepKind::combine) gathers_open = state != State::done;
       if (state == State::open || state == State::sent) {
@@ -174,7 +173,7 @@ Executor::State Executor::receive(PreparedProgram& prepared, std::uint32_t index
   const std::int32_t previous = prepared.previous_[index];
   const bool behind_held =
       previous >= 0 && prepared.states_[static_cast<std::size_t>(previous)] == State::held;
-  if (step.kind == StepKind::gather) {
+  if (is_held(step.kind)) {
     int nth = 0;
     for (std::int32_t s = previous;
          s >= 0 && prepared.states_[static_cast<std::size_t>(s)] == State::held;
@@ -207,26 +206,37 @@ Executor::State Executor::receive(PreparedProgram& prepared, std::uint32_t index
 void Executor::combine(PreparedProgram& prepared, std::uint32_t index, int lane) {
   const std::vector<Step>& steps = prepared.program_.steps;
   const Step& step = steps[index];
-  const auto count = static_cast<std::size_t>(prepared.gathers_[index]);
-  // Gathers stand right before their combine, but for sends in between.
-  std::size_t found = 0;
-  for (std::uint32_t s = index; found < count;) {
-    if (steps[--s].kind != StepKind::gather) continue;
-    ++found;
-    std::size_t part = count - found;
-    if (static_cast<int>(part) >= step.position) ++part;
-    prepared.parts_[part] = prepared.views_[s];
-  }
+  const auto gathers = static_cast<std::size_t>(prepared.gathers_[index]);
+  const auto fills = static_cast<std::size_t>(prepared.fills_[index]);
+  // They stand right before their combine, but for sends in between; the last comes first here.
+  const auto for_held = [&](auto&& body) {
+    std::uint32_t s = index;
+    for (std::size_t left = gathers + fills; left > 0;) {
+      if (!is_held(steps[--s].kind)) continue;
+      --left;
+      body(s);
+    }
+  };
+  std::size_t part = gathers;
+  std::size_t copy = fills;
+  for_held([&](std::uint32_t s) {
+    if (steps[s].kind == StepKind::fill) {
+      // Lent memory is the sender's to give.
+      prepared.copies_[--copy] = const_cast<void*>(prepared.views_[s]);
+    } else {
+      --part;
+      prepared.parts_[static_cast<int>(part) >= step.position ? part + 1 : part] =
+          prepared.views_[s];
+    }
+  });
   prepared.parts_[static_cast<std::size_t>(step.position)] = at(step.base);
-  reduce_parts(arithmetic_, {prepared.parts_.data(), count + 1}, is_wide(step.base.buffer),
-               {at(step.dst), step.dst.buffer == Buffer::output}, step.count);
-  found = 0;
-  for (std::uint32_t s = index; found < count;) {
-    if (steps[--s].kind != StepKind::gather) continue;
-    ++found;
+  reduce_parts(arithmetic_, {prepared.parts_.data(), gathers + 1}, is_wide(step.base.buffer),
+               {at(step.dst), step.dst.buffer == Buffer::output}, step.count,
+               {prepared.copies_.data(), fills});
+  for_held([&](std::uint32_t s) {
     prepared.states_[s] = State::done;
     transport_.release(steps[s].peer, lane);
-  }
+  });
 }
 
 void Executor::copy(const Step& step) {

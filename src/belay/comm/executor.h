@@ -26,10 +26,13 @@ class PreparedProgram {
   std::vector<State> states_;
   std::vector<std::uint64_t> tickets_;   // number of the message that a step has sent
   std::vector<std::uint64_t> asked_;     // when a large message was first looked for, ns
-  std::vector<const void*> views_;       // of gathered messages
+  std::vector<const void*> views_;       // of held messages
   std::vector<std::uint32_t> position_;  // current round of each lane
-  std::vector<std::int32_t> gathers_;    // gathers before each combine, back to the previous one
-  std::vector<const void*> parts_;       // room for one combine
+  // Gathers and fills before each combine, back to the previous one.
+  std::vector<std::int32_t> gathers_;
+  std::vector<std::int32_t> fills_;
+  std::vector<const void*> parts_;  // room for one combine
+  std::vector<void*> copies_;
 };
 
 // The memory of a call; see schedule.h. Pointers to unused buffers may be null.

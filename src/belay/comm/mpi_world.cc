@@ -39,6 +39,7 @@ class MpiTransport final : public Transport {
   [[nodiscard]] bool readable(const void* data, std::size_t bytes) const override {
     return shared_->size() == 1 || shared_->readable(data, bytes);
   }
+  [[nodiscard]] bool shares_memory() const override { return remote_.empty(); }
   void* allocate(std::size_t bytes) override { return shared_->allocate(bytes); }
   void deallocate(void* memory) override { shared_->deallocate(memory); }
 

@@ -200,16 +200,20 @@ class PartsSum {
         wide_(wide),
         part_size_(size_of(wide ? accumulation_type(arithmetic.storage) : arithmetic.storage)) {}
 
-  void run(Result dst, std::int64_t count) {
+  void run(Result dst, std::int64_t count, std::span<void* const> copies) {
     const std::size_t wide_size = size_of(accumulation_type(arithmetic_.storage));
     const std::size_t dst_size = dst.complete ? size_of(arithmetic_.storage) : wide_size;
     const auto block = kBlockBytes / static_cast<std::int64_t>(wide_size);
     for (std::int64_t begin = 0; begin < count; begin += block) {
       begin_ = begin;
       count_ = std::min(block, count - begin);
-      sum(0, parts_.size(),
-          {static_cast<std::byte*>(dst.data) + static_cast<std::size_t>(begin) * dst_size,
-           dst.complete});
+      const std::size_t at = static_cast<std::size_t>(begin) * dst_size;
+      std::byte* const result = static_cast<std::byte*>(dst.data) + at;
+      sum(0, parts_.size(), {result, dst.complete});
+      for (void* const copy : copies) {
+        std::memcpy(static_cast<std::byte*>(copy) + at, result,
+                    static_cast<std::size_t>(count_) * dst_size);
+      }
     }
   }
 
@@ -255,8 +259,8 @@ void reduce_pair(const Arithmetic& arithmetic, Values first, Values second, Resu
 }
 
 void reduce_parts(const Arithmetic& arithmetic, std::span<const void* const> parts, bool wide,
-                  Result dst, std::int64_t count) {
-  PartsSum(arithmetic, parts, wide).run(dst, count);
+                  Result dst, std::int64_t count, std::span<void* const> copies) {
+  PartsSum(arithmetic, parts, wide).run(dst, count, copies);
 }
 
 void widen_values(const Arithmetic& arithmetic, const void* src, void* dst, std::int64_t count) {

@@ -34,9 +34,10 @@ void reduce_pair(const Arithmetic& arithmetic, Values first, Values second, Resu
                  std::int64_t count);
 
 // The same over several parts, associated as a balanced tree: the first half, of a power of two
-// parts, then the rest. dst may be one of the parts.
+// parts, then the rest. dst may be one of the parts, and so may each of `copies`, which become what
+// dst becomes; of each element all parts are read before anything is written.
 void reduce_parts(const Arithmetic& arithmetic, std::span<const void* const> parts, bool wide,
-                  Result dst, std::int64_t count);
+                  Result dst, std::int64_t count, std::span<void* const> copies = {});
 
 // dst = src, from storage to accumulation type or, completing it, back.
 void widen_values(const Arithmetic& arithmetic, const void* src, void* dst, std::int64_t count);

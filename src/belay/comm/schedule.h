@@ -4,7 +4,8 @@
 //
 // Order. A schedule has lanes; a lane has rounds; a round has steps. On one rank
 //   - rounds of a lane run one after the other: a round begins when the one before is complete;
-//   - steps of one round are unordered, but for `combine`, which follows the gathers of its round;
+//   - steps of one round are unordered, but for `combine`, which follows the gathers and fills of
+//     its round; what it reads of a rank it has read before it writes there;
 //   - lanes are unordered, and never touch the same bytes.
 // Messages from one rank to another on one lane arrive in the order of the rounds, and within a
 // round in the order of the steps. A message is sent and received in the same round, or posted in
@@ -48,8 +49,18 @@ enum class StepKind : std::uint8_t {
   receive_reduce,  // dst = base op message (or message op base)
   gather,          // a message that the round's next combine uses
   combine,         // dst = fixed tree over the gathered messages and base, in rank order
+  lend,            // src, of output, to the peer to write to; complete when it has
+  fill,            // a lent message, to which the round's next combine writes its result as well
   copy,            // dst = src; nothing where input and output share the memory
 };
+
+constexpr bool sends(StepKind kind) {
+  return kind == StepKind::send || kind == StepKind::post || kind == StepKind::lend;
+}
+// Messages that the round's next combine uses.
+constexpr bool is_held(StepKind kind) {
+  return kind == StepKind::gather || kind == StepKind::fill;
+}
 
 struct Place {
   Buffer buffer = Buffer::input;

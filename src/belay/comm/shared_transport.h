@@ -15,6 +15,7 @@ class SharedTransport : public Transport {
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return channels_.ranks(); }
   [[nodiscard]] std::size_t post_bytes() const override { return channels_.post_bytes(); }
+  [[nodiscard]] bool shares_memory() const override { return true; }
   std::uint64_t send(int peer, int lane, const void* data, std::size_t bytes,
                      const Signature& signature) override;
   std::uint64_t post(int peer, int lane, const void* data, std::size_t bytes,

@@ -34,7 +34,8 @@ class Cluster {
   }
 
   Choice best(std::size_t bytes) {
-    const std::vector<Choice> candidates = candidates_of(Collective::all_reduce, devices_, true);
+    const std::vector<Choice> candidates =
+        candidates_of(Collective::all_reduce, devices_, true, model_.shares_memory);
     Choice best = candidates.front();
     for (const Choice& candidate : candidates) {
       if (time(candidate, bytes) < time(best, bytes)) best = candidate;

@@ -123,9 +123,9 @@ class Simulation {
       } while (state.steps.empty());
       state.matched.assign(state.steps.size(), false);
       state.open = static_cast<int>(state.steps.size());
-      state.gathers = static_cast<int>(
-          std::count_if(state.steps.begin(), state.steps.end(),
-                        [](const Step& step) { return step.kind == StepKind::gather; }));
+      state.gathers =
+          static_cast<int>(std::count_if(state.steps.begin(), state.steps.end(),
+                                         [](const Step& step) { return is_held(step.kind); }));
       for (std::size_t s = 0; s < state.steps.size(); ++s) begin_step(rank, lane, state, s);
       now = state.latest;
     }
@@ -145,6 +145,7 @@ class Simulation {
         }
         return;
       case StepKind::send:
+      case StepKind::lend:
       case StepKind::post: {
         const bool posted = step.kind == StepKind::post;
         const double bytes = bytes_of(step, step.src.buffer);
@@ -164,6 +165,7 @@ class Simulation {
       case StepKind::receive:
       case StepKind::receive_reduce:
       case StepKind::gather:
+      case StepKind::fill:
         match(state, index);
         return;
     }
@@ -207,8 +209,7 @@ class Simulation {
   }
 
   static bool takes_message(StepKind kind) {
-    return kind == StepKind::receive || kind == StepKind::receive_reduce ||
-           kind == StepKind::gather;
+    return kind == StepKind::receive || kind == StepKind::receive_reduce || is_held(kind);
   }
 
   bool queued_before(const State& state, int sender) const {
@@ -252,7 +253,7 @@ class Simulation {
     }
     const int lane = message.to % lanes_;
     State& receiver = states_[static_cast<std::size_t>(message.to)];
-    if (message.kind == StepKind::gather) {
+    if (is_held(message.kind)) {
       // The combine releases it.
       receiver.gathered = std::max(receiver.gathered, end);
       if (!message.posted) receiver.waiting.push_back({message.from, message.sender});
@@ -286,11 +287,14 @@ class Simulation {
 
   void run_combines(int rank, State& state) {
     int parts = 1;
+    int fills = 0;
     for (const Step& step : state.steps) {
       if (step.kind == StepKind::gather) ++parts;
+      if (step.kind == StepKind::fill) ++fills;
       if (step.kind != StepKind::combine) continue;
       const double bytes = bytes_of(step, step.base.buffer);
-      double seconds = model_.extra_part_s_per_byte * bytes * std::max(parts - 2, 0);
+      // What is written to has been read before, so it costs about as much as a part.
+      double seconds = model_.extra_part_s_per_byte * bytes * (std::max(parts - 2, 0) + fills);
       if (model_.rank_moves_data) {
         seconds += model_.inner.reduce(bytes);
       } else {
@@ -299,6 +303,7 @@ class Simulation {
       state.gathered = work_on_rank(rank, state.gathered, seconds);
       done(state, state.gathered);
       parts = 1;
+      fills = 0;
     }
   }
 

@@ -46,6 +46,8 @@ struct MachineModel {
   // Ranks that move data themselves do one step after the other; else links work by themselves, and
   // `reduce` beyond `move` is what the rank's unit takes.
   bool rank_moves_data = true;
+  // Ranks can write to each other's memory.
+  bool shares_memory = false;
   // Each rank has a link to every other of its domain; else one port, a message at a time in each
   // direction.
   bool full_mesh = false;

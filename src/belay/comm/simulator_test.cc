@@ -126,7 +126,7 @@ TEST(Simulator, EveryScheduleEnds) {
           std::int64_t sent = 0;
           for (int rank = 0; rank < 13; ++rank) {
             for (const Step& step : program_of(schedule, rank).steps) {
-              sent += step.kind == StepKind::send || step.kind == StepKind::post ? 1 : 0;
+              sent += sends(step.kind) ? 1 : 0;
             }
           }
           EXPECT_EQ(time.messages, sent);

@@ -52,6 +52,9 @@ class Transport {
   // Whether a peer on this host can read the memory where it is, as send() needs it to.
   [[nodiscard]] virtual bool readable(const void* data, std::size_t bytes) const = 0;
 
+  // Whether a peer can write to what send() hands it: true on all ranks or none.
+  [[nodiscard]] virtual bool shares_memory() const { return false; }
+
   // Memory that peers can read: aligned to 64 bytes, zero. All ranks call this together, with the
   // same size. Error(capacity) if there is not enough. They free in the same order, each by itself.
   virtual void* allocate(std::size_t bytes) = 0;

@@ -57,6 +57,34 @@ class DirectAllGather final : public Pattern {
   Blocks blocks_;
 };
 
+class DirectStore final : public Pattern {
+ public:
+  DirectStore(Blocks blocks, Roles roles) : blocks_(std::move(blocks)), roles_(roles) {}
+
+  [[nodiscard]] std::int64_t rounds() const override { return 1; }
+
+  void append(int rank, std::int64_t, std::vector<Step>& steps) const override {
+    const int p = blocks_.size();
+    Emit emit(steps);
+    for (int i = 1; i < p; ++i) {
+      const int peer = wrap(rank + i, p);
+      emit.send(peer, {roles_.source, blocks_.begin(peer)}, blocks_.count(peer));
+      emit.lend(peer, {roles_.result, blocks_.begin(peer)}, blocks_.count(peer));
+    }
+    for (int peer = 0; peer < p; ++peer) {
+      if (peer == rank) continue;
+      emit.gather(peer, roles_.source, blocks_.count(rank));
+      emit.fill(peer, blocks_.count(rank));
+    }
+    emit.combine(rank, {roles_.source, blocks_.begin(rank)}, {roles_.result, blocks_.begin(rank)},
+                 blocks_.count(rank));
+  }
+
+ private:
+  Blocks blocks_;
+  Roles roles_;
+};
+
 class OneShot final : public Pattern {
  public:
   OneShot(int positions, Range range, Roles roles, bool posts)
@@ -138,6 +166,13 @@ PatternPtr direct_reduce_scatter(Blocks blocks, Roles roles) {
 
 PatternPtr direct_all_gather(Blocks blocks) {
   return std::make_unique<DirectAllGather>(std::move(blocks));
+}
+
+PatternPtr direct_store(Blocks blocks, Roles roles) {
+  if (blocks.size() == 1) {
+    return copy_range({blocks.begin(0), blocks.end(0)}, roles.source, roles.result);
+  }
+  return std::make_unique<DirectStore>(std::move(blocks), roles);
 }
 
 PatternPtr one_shot(int positions, Range range, Roles roles, bool posts) {

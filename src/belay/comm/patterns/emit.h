@@ -14,6 +14,7 @@ class Emit {
 
   void send(int peer, Place src, std::int64_t count) { message(StepKind::send, peer, src, count); }
   void post(int peer, Place src, std::int64_t count) { message(StepKind::post, peer, src, count); }
+  void lend(int peer, Place dst, std::int64_t count) { message(StepKind::lend, peer, dst, count); }
   // `from`: the sender's buffer.
   void receive(int peer, Buffer from, Place dst, std::int64_t count) {
     if (count == 0) return;
@@ -36,6 +37,12 @@ class Emit {
     if (count == 0) return;
     Step step{.kind = StepKind::gather, .peer = peer, .count = count};
     step.src.buffer = from;
+    steps_.push_back(step);
+  }
+  void fill(int peer, std::int64_t count) {
+    if (count == 0) return;
+    Step step{.kind = StepKind::fill, .peer = peer, .count = count};
+    step.src.buffer = Buffer::output;
     steps_.push_back(step);
   }
   void combine(int position, Place base, Place dst, std::int64_t count) {

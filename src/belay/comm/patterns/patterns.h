@@ -48,6 +48,9 @@ PatternPtr halving_doubling(int positions, Range range, Roles roles);
 // Two binary trees, half the data each, in segments that follow one another; every position is an
 // inner node of at most one (Sanders, Speck, Träff 2009, with the trees of NCCL).
 PatternPtr double_tree(int positions, Range range, Roles roles, int segments);
+// Every position reduces its block and writes the result to all, in the order of positions: each
+// element is read and written once per rank, by one processor. Ranks must share memory.
+PatternPtr direct_store(Blocks blocks, Roles roles);
 // Everybody sends everything to everybody; sums in the order of positions. Without `posts` it needs
 // spare [2 * range.begin, 2 * range.end).
 PatternPtr one_shot(int positions, Range range, Roles roles, bool posts);
