@@ -150,10 +150,10 @@ bool Executor::fetch(const Step& step, int lane, int nth, Message& message) {
   return true;
 }
 
-// What is too small to be metered keeps 0.
+// What is too small to be metered keeps 0, and so does what is lent, which carries nothing.
 void Executor::look_at_clock(PreparedProgram& prepared, std::uint32_t index) const {
   const Step& step = prepared.program_.steps[index];
-  if (meter_ == nullptr || prepared.asked_[index] != 0 ||
+  if (meter_ == nullptr || prepared.asked_[index] != 0 || step.kind == StepKind::fill ||
       bytes(step.src.buffer, step.count) < kMeteredBytes) {
     return;
   }
