@@ -149,6 +149,9 @@ void Replicas::connect(Device& device, Program& program, const std::string& comp
       sharded_ = std::make_unique<ShardedState>(device, store, communicator,
                                                 shard_exchange(config_.comm), std::move(reducer));
       program.set_sharded(sharded_.get());
+      communicator.freeze("comm.bucket_mb", fmt::format("{}", config_.comm.bucket_mb));
+      communicator.freeze("comm.buckets", fmt::format("{}", config_.comm.buckets));
+      communicator.freeze("comm.overlap", fmt::format("{}", config_.comm.overlap));
     } else {
       if (reducer == nullptr) reducer = std::make_unique<DenseReducer>(communicator);
       reducer_ = reducer.get();
