@@ -207,11 +207,16 @@ void run(const Arguments& arguments) {
   comm::Communicator communicator(faults != nullptr ? *faults : world->transport(), how);
   options.communicator = &communicator;
   const TrainSummary summary = as_rank(world->rank(), [&] {
-    return comm::noting_failure(communicator.flight(), [&] {
-      compare_settings(RankGroup(&communicator), config, options);
-      choose_collectives(*world, communicator, config.comm);
-      return train(config, options);
-    });
+    try {
+      return comm::noting_failure(communicator.flight(), [&] {
+        compare_settings(RankGroup(&communicator), config, options);
+        choose_collectives(*world, communicator, config.comm);
+        return train(config, options);
+      });
+    } catch (const Error& error) {
+      communicator.abort(error);
+      throw;
+    }
   });
   if (first) print_summary(summary, options.out, arguments.json);
 }

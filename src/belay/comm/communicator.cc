@@ -101,6 +101,11 @@ bool Communicator::avoid(const std::vector<Link>& slow) {
   return ring.has_value();
 }
 
+void Communicator::abort(const Error& error) {
+  if (error.code() == ExitCode::communication || *error.what() == '\0') return;
+  executor_.abort(error.code(), error.what());
+}
+
 void Communicator::forget_schedules() {
   prepared_.clear();
 }

@@ -88,6 +88,11 @@ class Communicator {
   void* allocate(std::size_t bytes);
   void deallocate(void* memory) { transport_.deallocate(memory); }
 
+  // This rank cannot go on: the others' calls throw the error's exit code, without a message, which
+  // is this rank's to tell. Nothing if it is such an error itself, or one of communication.
+  void abort(const Error& error);
+  // Whether calls wait without taking the processor from what computes beside them.
+  void set_patient(bool patient) { executor_.set_patient(patient); }
   // The calls that follow take another chooser, or another layout; collective.
   void set_chooser(Chooser chooser);
   void set_layout(Layout layout);

@@ -55,6 +55,8 @@ class Executor {
   // call is not finished.
   void run(PreparedProgram& prepared, const Signature& signature, const CallBuffers& buffers,
            bool whole = true);
+  void abort(ExitCode code, std::string_view what) { watch_.abort(code, what); }
+  void set_patient(bool patient) { watch_.set_patient(patient); }
 
   [[nodiscard]] Watch& watch() { return watch_; }
 

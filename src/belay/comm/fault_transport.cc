@@ -29,6 +29,11 @@ FaultTransport::FaultTransport(Transport& inner, FaultScript script, RankIs rank
       free_at_(static_cast<std::size_t>(inner.size())),
       struck_(script_.faults().size()) {}
 
+void FaultTransport::set_script(FaultScript script) {
+  script_ = std::move(script);
+  struck_.assign(script_.faults().size(), false);
+}
+
 double FaultTransport::seconds() const {
   return std::chrono::duration<double>(Clock::now() - begin_).count();
 }

@@ -26,6 +26,8 @@ class FaultTransport final : public Transport {
  public:
   // `inner` must outlive it, and the script's ranks be among its.
   FaultTransport(Transport& inner, FaultScript script, RankIs rank_is = RankIs::process);
+  // Takes its place, between calls.
+  void set_script(FaultScript script);
 
   [[nodiscard]] int rank() const override { return inner_.rank(); }
   [[nodiscard]] int size() const override { return inner_.size(); }
@@ -55,9 +57,10 @@ class FaultTransport final : public Transport {
   [[nodiscard]] std::optional<RankStatus> status(int rank) const override {
     return inner_.status(rank);
   }
-  void raise(std::string_view reason) override { inner_.raise(reason); }
+  void raise(std::string_view reason, ExitCode code) override { inner_.raise(reason, code); }
   [[nodiscard]] bool raised() override { return inner_.raised(); }
   [[nodiscard]] std::string reason() override { return inner_.reason(); }
+  [[nodiscard]] ExitCode reason_code() override { return inner_.reason_code(); }
 
  private:
   // Messages from a peer on a lane that have been seen and not released: when each is there.

@@ -125,8 +125,8 @@ void MpiMessages::release(int peer, int lane) {
 }
 
 void MpiMessages::tell(const std::vector<int>& peers, RankStatus::State state,
-                       std::uint64_t finished, std::string_view reason) {
-  Letter letter{static_cast<std::uint32_t>(state), finished, {}};
+                       std::uint64_t finished, std::string_view reason, ExitCode code) {
+  Letter letter{static_cast<std::uint32_t>(state), static_cast<std::uint32_t>(code), finished, {}};
   const std::size_t length = std::min(reason.size(), letter.reason.size() - 1);
   if (length > 0) std::memcpy(letter.reason.data(), reason.data(), length);
   // Short enough to leave at once, and nobody waits for it: the peer may be gone.
@@ -152,7 +152,7 @@ std::optional<MpiMessages::News> MpiMessages::hear() {
                      MPI_STATUS_IGNORE),
             "MPI_Recv");
   return News{status.MPI_SOURCE, static_cast<RankStatus::State>(letter.state), letter.finished,
-              letter.reason.data()};
+              letter.reason.data(), static_cast<ExitCode>(letter.code)};
 }
 
 }  // namespace belay::comm

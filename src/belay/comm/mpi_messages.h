@@ -30,12 +30,13 @@ class MpiMessages {
 
   // News about a rank to others that share no memory with it: it has left, or the group failed.
   void tell(const std::vector<int>& peers, RankStatus::State state, std::uint64_t finished,
-            std::string_view reason);
+            std::string_view reason, ExitCode code);
   struct News {
     int rank = -1;
     RankStatus::State state = RankStatus::State::running;
     std::uint64_t finished = 0;
     std::string reason;
+    ExitCode code = ExitCode::ok;  // of the reason
   };
   std::optional<News> hear();
 
@@ -67,6 +68,7 @@ class MpiMessages {
   };
   struct Letter {
     std::uint32_t state = 0;
+    std::uint32_t code = 0;
     std::uint64_t finished = 0;
     std::array<char, 1008> reason{};
   };

@@ -76,22 +76,28 @@ class MpiTransport final : public Transport {
   void beat() override { shared_->beat(); }
   void leave(RankStatus::State state) override {
     shared_->leave(state);
-    messages_.tell(remote_, state, finished_, {});
+    messages_.tell(remote_, state, finished_, {}, ExitCode::ok);
   }
   [[nodiscard]] std::optional<RankStatus> status(int rank) const override {
     if (is_local(rank)) return shared_->status(local(rank));
     return remote_status_[static_cast<std::size_t>(rank)];
   }
-  void raise(std::string_view reason) override {
+  void raise(std::string_view reason, ExitCode code) override {
     if (shared_->raised()) return;
-    shared_->raise(reason);
-    messages_.tell(remote_, RankStatus::State::running, finished_, reason);
+    raised_here_ = true;
+    shared_->raise(reason, code);
+    messages_.tell(remote_, RankStatus::State::running, finished_, reason, code);
   }
   [[nodiscard]] bool raised() override {
     if (!remote_.empty()) hear();
     return shared_->raised();
   }
   [[nodiscard]] std::string reason() override { return shared_->reason(); }
+  [[nodiscard]] ExitCode reason_code() override { return shared_->reason_code(); }
+  // Whether another rank has failed with an error of its own, which it still has to tell.
+  [[nodiscard]] bool raised_elsewhere() {
+    return raised() && !raised_here_ && reason_code() != ExitCode::communication;
+  }
 
   // Whether all ranks that can be seen have left, well or not.
   [[nodiscard]] bool all_left() {
@@ -120,7 +126,7 @@ class MpiTransport final : public Transport {
   void hear() {
     while (const auto news = messages_.hear()) {
       if (!news->reason.empty()) {
-        shared_->raise(news->reason);
+        shared_->raise(news->reason, news->code);
         continue;
       }
       RankStatus status;
@@ -137,6 +143,7 @@ class MpiTransport final : public Transport {
   std::vector<int> remote_;
   std::vector<std::optional<RankStatus>> remote_status_;
   std::uint64_t finished_ = 0;
+  bool raised_here_ = false;
 };
 
 class MpiWorld final : public World {
@@ -206,7 +213,8 @@ class MpiWorld final : public World {
     // Freeing windows takes all ranks; one that failed does not come.
     if (raised || !transport_->all_left() || transport_->raised() || transport_->any_failed()) {
       // The exit code of the job should be that of a rank that failed: those that did not go last.
-      if (!failed) std::this_thread::sleep_for(std::chrono::seconds(1));
+      if (!failed || transport_->raised_elsewhere())
+        std::this_thread::sleep_for(std::chrono::seconds(1));
       transport_->windows().abandon();
       return;
     }

@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "belay/comm/short_turns.h"
+
 namespace belay::comm {
 namespace {
 
@@ -112,6 +114,7 @@ ProgressThread::Times ProgressThread::times() {
 }
 
 void ProgressThread::work() {
+  ask_for_short_turns();
   std::unique_lock lock(mutex_);
   while (true) {
     wake_worker_.wait(lock, [&] { return stopping_ || started_ > finished_; });

@@ -88,12 +88,13 @@ RankStatus SharedChannels::status(int rank) const {
   return status;
 }
 
-void SharedChannels::raise(std::string_view reason) const {
+void SharedChannels::raise(std::string_view reason, ExitCode code) const {
   std::uint32_t none = 0;
   if (!reason_->state.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) return;
   const std::size_t length = std::min(reason.size(), reason_->text.size() - 1);
   std::memcpy(reason_->text.data(), reason.data(), length);
   reason_->text[length] = '\0';
+  reason_->code = static_cast<std::uint32_t>(code);
   reason_->state.store(2, std::memory_order_release);
 }
 

@@ -43,7 +43,8 @@ struct alignas(kLine) StatusLine {
 
 struct alignas(kLine) Reason {
   std::atomic<std::uint32_t> state;  // 0 none, 1 being written, 2 there
-  std::array<char, 1020> text;
+  std::uint32_t code;
+  std::array<char, 1016> text;
 };
 
 // A view of the block; all of it begins as zeros.
@@ -65,9 +66,12 @@ class SharedChannels {
   [[nodiscard]] StatusLine& line(int rank) const;
   [[nodiscard]] RankStatus status(int rank) const;
   void enter(int rank, const Signature& call) const;
-  void raise(std::string_view reason) const;
+  void raise(std::string_view reason, ExitCode code) const;
   [[nodiscard]] bool raised() const { return reason_->state.load(std::memory_order_acquire) == 2; }
   [[nodiscard]] std::string reason() const;
+  [[nodiscard]] ExitCode reason_code() const {
+    return raised() ? static_cast<ExitCode>(reason_->code) : ExitCode::ok;
+  }
 
  private:
   int ranks_;

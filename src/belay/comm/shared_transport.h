@@ -31,9 +31,10 @@ class SharedTransport : public Transport {
   [[nodiscard]] std::optional<RankStatus> status(int rank) const override {
     return channels_.status(rank);
   }
-  void raise(std::string_view reason) override { channels_.raise(reason); }
+  void raise(std::string_view reason, ExitCode code) override { channels_.raise(reason, code); }
   [[nodiscard]] bool raised() override { return channels_.raised(); }
   [[nodiscard]] std::string reason() override { return channels_.reason(); }
+  [[nodiscard]] ExitCode reason_code() override { return channels_.reason_code(); }
 
  protected:
   // Between this rank's pointers and addresses that all ranks understand.

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "belay/base/error.h"
 #include "belay/comm/collective.h"
 
 namespace belay::comm {
@@ -85,10 +86,11 @@ class Transport {
   virtual void leave(RankStatus::State state) = 0;
   // Nothing where the transport cannot tell.
   [[nodiscard]] virtual std::optional<RankStatus> status(int rank) const = 0;
-  // Tells all ranks why the group cannot go on; the first reason stays.
-  virtual void raise(std::string_view reason) = 0;
+  // Tells all ranks why the group cannot go on, and the exit code of that; the first reason stays.
+  virtual void raise(std::string_view reason, ExitCode code) = 0;
   [[nodiscard]] virtual bool raised() = 0;
   [[nodiscard]] virtual std::string reason() = 0;
+  [[nodiscard]] virtual ExitCode reason_code() = 0;
 };
 
 }  // namespace belay::comm

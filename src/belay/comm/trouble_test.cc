@@ -96,6 +96,30 @@ TEST(Trouble, ARankThatEndsEarly) {
   expect_all_name(others, {"all_reduce #2 (sum of 100 f32", "rank 2 has ended after 1 calls"});
 }
 
+// What is said once need not be said by all.
+TEST(Trouble, AnErrorOfOneRankHasOneExitCodeOnAll) {
+  std::vector<ExitCode> codes(4, ExitCode::ok);
+  std::vector<std::string> messages(4);
+  expect_no_errors(run_ranks(4, {}, [&](Communicator& comm) {
+    const auto rank = static_cast<std::size_t>(comm.rank());
+    try {
+      sum(comm, 100);
+      if (rank == 2) {
+        const Error error(ExitCode::data, "the data are gone");
+        comm.abort(error);
+        throw error;
+      }
+      sum(comm, 100);
+    } catch (const Error& error) {
+      comm.abort(error);  // changes nothing: this one is known
+      codes[rank] = error.code();
+      messages[rank] = error.what();
+    }
+  }));
+  EXPECT_EQ(codes, std::vector<ExitCode>(4, ExitCode::data));
+  EXPECT_EQ(messages, (std::vector<std::string>{"", "", "the data are gone", ""}));
+}
+
 TEST(Trouble, ARankThatDoesNotCome) {
   CommunicatorOptions options;
   options.timeout_s = 0.2;

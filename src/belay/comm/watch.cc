@@ -23,7 +23,8 @@ constexpr auto kLookEvery = std::chrono::milliseconds(2);
 // A wait that has lasted this long does not mind a few microseconds more.
 constexpr auto kLong = std::chrono::milliseconds(20);
 // Something else than the message that is due may come.
-constexpr auto kLongestSleep = std::chrono::microseconds(500);
+constexpr auto kLongestSleep = std::chrono::milliseconds(2);
+constexpr auto kShortestSleep = std::chrono::microseconds(50);
 // A running rank shows a beat within so many such waits, however busy the machine.
 constexpr auto kBeatWait = std::chrono::milliseconds(20);
 constexpr int kBeatTries = 25;
@@ -56,12 +57,13 @@ void Watch::begin(const Signature& call) {
 
 void Watch::idle(int peer) {
   ++idle_;
-  if (idle_ < (crowded_ ? kCrowdedSpins : kSpins)) {
+  const std::uint64_t spins = crowded_ || patient_ ? kCrowdedSpins : kSpins;
+  if (idle_ < spins) {
     pause_briefly();
     return;
   }
-  const std::uint64_t waited = idle_ - (crowded_ ? kCrowdedSpins : kSpins);
-  const bool slept = waited > 0 && sleep_until_due();
+  const std::uint64_t waited = idle_ - spins;
+  const bool slept = waited > 0 && (sleep_until_due() || sleep_patiently());
   if (!slept && waited % kIdlePerLook != 0) {
     sched_yield();
     return;
@@ -97,6 +99,15 @@ bool Watch::sleep_until_due() {
   const Clock::time_point now = Clock::now();
   if (due <= now) return false;
   std::this_thread::sleep_until(std::min(due, now + kLongestSleep));
+  return true;
+}
+
+// The longer it takes, the less a little more matters.
+bool Watch::sleep_patiently() {
+  if (!patient_) return false;
+  const auto waited = Clock::now() - idle_since_;
+  std::this_thread::sleep_for(
+      std::clamp<Clock::duration>(waited / 8, kShortestSleep, kLongestSleep));
   return true;
 }
 
@@ -170,19 +181,27 @@ void Watch::mismatch(int peer, const Signature& theirs) {
 
 void Watch::give_up(const std::string& reason) {
   transport_.raise(
-      fmt::format("{}, seen by rank {}: {}", to_string(call_), transport_.rank(), reason));
+      fmt::format("{}, seen by rank {}: {}", to_string(call_), transport_.rank(), reason),
+      ExitCode::communication);
   // Another rank may be writing its reason just now; the first one stands.
   for (int tries = 0; tries < 1000 && !transport_.raised(); ++tries) sched_yield();
   rethrow();
 }
 
+void Watch::abort(ExitCode code, std::string_view what) {
+  transport_.raise(fmt::format("rank {}: {}", transport_.rank(), what), code);
+}
+
 void Watch::rethrow() {
   const std::string reason = transport_.reason();
+  const ExitCode code = transport_.reason_code();
   if (recorder_ != nullptr) {
-    recorder_->note(FlightRecorder::End::communication, static_cast<int>(ExitCode::communication),
-                    reason);
+    recorder_->note(code == ExitCode::communication ? FlightRecorder::End::communication
+                                                    : FlightRecorder::End::elsewhere,
+                    static_cast<int>(code), reason);
   }
-  throw Error(ExitCode::communication, reason);
+  // What is not the fault of communication is said by the rank where it happened.
+  throw Error(code, code == ExitCode::communication ? reason : "");
 }
 
 }  // namespace belay::comm

@@ -27,12 +27,19 @@ class Watch {
   [[noreturn]] void mismatch(int peer, const Signature& theirs);
   // Raises the reason on all ranks and throws it here.
   [[noreturn]] void give_up(const std::string& reason);
+  // The same for an error that is not of a call; does not throw.
+  void abort(ExitCode code, std::string_view what);
+
+  // Whether waits leave the processor to others from the start, because something computes beside
+  // them, at the cost of some latency.
+  void set_patient(bool patient) { patient_ = patient; }
 
   [[nodiscard]] double timeout_s() const { return timeout_s_; }
 
  private:
   using Clock = std::chrono::steady_clock;
   [[nodiscard]] bool sleep_until_due();
+  [[nodiscard]] bool sleep_patiently();
   void look_around(int peer);
   [[nodiscard]] std::string who_is_late(int peer);
   [[noreturn]] void rethrow();
@@ -41,6 +48,7 @@ class Watch {
   double timeout_s_;
   FlightRecorder* recorder_;
   bool crowded_;  // more ranks than processors
+  bool patient_ = false;
   Signature call_;
   std::uint64_t idle_ = 0;
   Clock::time_point idle_since_;

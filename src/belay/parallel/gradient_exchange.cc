@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "belay/comm/short_turns.h"
+
 namespace belay {
 namespace {
 
@@ -67,10 +69,12 @@ GradientExchange::GradientExchange(const ParameterStore& store, comm::Communicat
       capacity_(bucket_sizes(store.table(), options).elements) {
   BELAY_CHECK(options.buckets >= 1 && (options.overlap || options.pipeline_depth == 0));
   BELAY_CHECK((rounds_ != nullptr) == (options.pipeline_depth > 0));
-  communicator_.freeze("comm.bucket_mb",
-                       fmt::format("{}", static_cast<double>(options.bucket_bytes) / 1e6));
-  communicator_.freeze("comm.buckets", fmt::format("{}", options.buckets));
-  communicator_.freeze("comm.overlap", fmt::format("{}", options.overlap));
+  if (options.freeze) {
+    communicator_.freeze("comm.bucket_mb",
+                         fmt::format("{}", static_cast<double>(options.bucket_bytes) / 1e6));
+    communicator_.freeze("comm.buckets", fmt::format("{}", options.buckets));
+    communicator_.freeze("comm.overlap", fmt::format("{}", options.overlap));
+  }
   buckets_.resize(static_cast<std::size_t>(bucket_sizes(store.table(), options).buckets));
   for (Bucket& bucket : buckets_) {
     bucket.memory = static_cast<float*>(
@@ -181,6 +185,7 @@ void GradientExchange::finish() {
 }
 
 void GradientExchange::work() {
+  comm::ask_for_short_turns();
   while (true) {
     Bucket* bucket = nullptr;
     {
@@ -191,11 +196,13 @@ void GradientExchange::work() {
     }
     const auto begin = Clock::now();
     std::exception_ptr error;
+    communicator_.set_patient(true);
     try {
       reducer_->reduce({bucket->memory, static_cast<std::size_t>(bucket->used)}, bucket->pieces);
     } catch (...) {
       error = std::current_exception();
     }
+    communicator_.set_patient(false);
     {
       const std::lock_guard lock(mutex_);
       times_.busy_ms += ms_since(begin);
