@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "belay/base/allocation_count.h"
+#include "belay/comm/thread_ranks.h"
 #include "belay/data/loader.h"
 #include "belay/observe/memory.h"
 #include "belay/train/batch_source.h"
@@ -73,6 +74,50 @@ TEST(SteadyStepTest, AWarmStepMakesNoHeapAllocation) {
     }
   }
   std::filesystem::remove(tokens);
+}
+
+// Ranks are threads here, so that everything that any of them does counts.
+TEST(SteadyStepTest, AWarmStepOfSeveralRanksMakesNoHeapAllocation) {
+  struct Way {
+    bool overlap = true;
+    bool stable = false;
+    int depth = 0;
+  };
+  for (const Way& way : {Way{}, Way{false}, Way{true, true}, Way{true, false, 2}}) {
+    comm::CommunicatorOptions options;
+    options.order_stable = way.stable;
+    comm::expect_no_errors(comm::run_ranks(2, options, [&](comm::Communicator& communicator) {
+      testing::TinyRun run(testing::tiny_model(Family::llama));
+      const ParameterStore& store = run.program->parameters();
+      const BatchShare share{communicator.rank(), 2, 2, 6};
+      const ExchangeOptions how{1000, 2, way.overlap, way.depth};
+      GradientExchange exchange(store, communicator, how, nullptr,
+                                make_round_sum(*run.device, store, how));
+      run.program->set_exchange(&exchange);
+      std::unique_ptr<StableSum> stable;
+      if (way.stable) {
+        stable = std::make_unique<StableSum>(*run.device, store.owned_gradients(), share.rounds());
+      }
+      run.program->set_stable_sum(stable.get());
+      const OptimizerConfig optimizer = testing::plain_optimizer();
+      Stepper stepper(*run.program, optimizer, 1000, share, &communicator);
+      const testing::TinyBatch batch(run.model, 2);
+      const MicroBatchSource source = [&] { return batch.micro(); };
+      const auto steps = [&](std::int64_t first, std::int64_t count) {
+        for (std::int64_t step = first; step < first + count; ++step) {
+          stepper.run(step, step, source);
+        }
+        communicator.barrier();
+        const std::int64_t allocations = allocation_count();
+        communicator.barrier();
+        return allocations;
+      };
+      const std::int64_t before = steps(1, 3);
+      EXPECT_EQ(steps(4, 20) - before, 0)
+          << "overlap " << way.overlap << ", stable " << way.stable << ", depth " << way.depth;
+      communicator.barrier();
+    }));
+  }
 }
 
 TEST(SteadyStepTest, MemoryDoesNotGrowOverTwoThousandSteps) {
