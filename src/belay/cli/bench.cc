@@ -20,6 +20,7 @@ void add_bench(CLI::App& app) {
   add_bench_memory(*bench);
   add_bench_stress(*bench);
   add_bench_collectives(*bench);
+  add_bench_overlap(*bench);
   add_bench_compression(*bench);
   add_bench_links(*bench);
 }

@@ -20,6 +20,7 @@ void add_bench_ops(CLI::App& bench);
 void add_bench_memory(CLI::App& bench);
 void add_bench_stress(CLI::App& bench);
 void add_bench_collectives(CLI::App& bench);
+void add_bench_overlap(CLI::App& bench);
 void add_bench_compression(CLI::App& bench);
 void add_bench_links(CLI::App& bench);
 

@@ -107,7 +107,8 @@ int run(int argc, char** argv) {
     });
     const std::string command = command_line_prefix(app);
     const bool measuring = command == "belay bench collectives" ||
-                           command == "belay bench compression" || command == "belay bench links";
+                           command == "belay bench compression" || command == "belay bench links" ||
+                           command == "belay bench overlap";
     if (comm::launched_ranks() > 1 && !training && !measuring) {
       fail(ExitCode::usage, "{} runs in one process; start it without mpirun", command);
     }
