@@ -1,6 +1,6 @@
 #include "belay/base/log.h"
 
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -8,15 +8,25 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <vector>
+
+#include "belay/base/log_repeats.h"
 
 namespace belay::log {
 namespace {
+
+// A file starts anew at this size; two old ones are kept, log.1.txt and log.2.txt.
+constexpr std::size_t kFileBytes = std::size_t{16} << 20;
+constexpr std::size_t kOldFiles = 2;
 
 struct Logger {
   std::shared_ptr<spdlog::logger> logger;
   std::string topics;
   std::atomic<void (*)()> before_write = nullptr;
+  std::mutex repeats_mutex;
+  Repeats repeats;  // of the warnings of a run
 
   Logger() {
     auto console = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
@@ -49,6 +59,12 @@ spdlog::level::level_enum translate(Level level) {
   return spdlog::level::off;
 }
 
+void log_to(spdlog::sinks::sink& sink, Level level, std::string_view message) {
+  sink.log(spdlog::details::log_msg("belay", translate(level),
+                                    spdlog::string_view_t(message.data(), message.size())));
+  sink.flush();
+}
+
 // The first sink is the console, the second, if any, the file. The logger lets through what the
 // more talkative of them wants.
 void set_logger_level() {
@@ -73,10 +89,11 @@ void set_file(const std::string& path) {
   auto& sinks = instance().logger->sinks();
   sinks.resize(1);
   if (!path.empty()) {
-    auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+    auto file = std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, kFileBytes, kOldFiles);
     file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l: %v");
     sinks.push_back(file);
-    instance().logger->flush_on(spdlog::level::info);
+    const std::lock_guard lock(instance().repeats_mutex);
+    instance().repeats = {};
   }
   set_logger_level();
 }
@@ -84,9 +101,7 @@ void set_file(const std::string& path) {
 void write_to_file(Level level, std::string_view message) {
   const auto& sinks = instance().logger->sinks();
   if (sinks.size() < 2) return;
-  sinks.back()->log(spdlog::details::log_msg(
-      "belay", translate(level), spdlog::string_view_t(message.data(), message.size())));
-  sinks.back()->flush();
+  log_to(*sinks.back(), level, message);
 }
 
 void set_before_write(void (*hook)()) {
@@ -100,10 +115,21 @@ bool topic_enabled(std::string_view topic) {
 
 void write(Level level, std::string_view message) {
   Logger& target = instance();
-  const auto translated = translate(level);
-  if (!target.logger->should_log(translated)) return;
-  if (void (*const hook)() = target.before_write; hook != nullptr && enabled(level)) hook();
-  target.logger->log(translated, "{}", message);
+  if (!target.logger->should_log(translate(level))) return;
+  const auto to_console = [&](std::string_view text) {
+    if (!enabled(level)) return;
+    if (void (*const hook)() = target.before_write; hook != nullptr) hook();
+    log_to(*target.logger->sinks().front(), level, text);
+  };
+  const bool to_file = target.logger->sinks().size() > 1;
+  if (to_file) write_to_file(level, message);
+  if (level != Level::warn || !to_file) return to_console(message);
+  std::optional<std::string> shown;
+  {
+    const std::lock_guard lock(target.repeats_mutex);
+    shown = target.repeats.shown(message);
+  }
+  if (shown) to_console(*shown);
 }
 
 }  // namespace belay::log
