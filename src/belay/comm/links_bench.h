@@ -16,7 +16,7 @@ struct LinksBench {
   int repetitions = 8;                       // the best counts
   double factor = 2;                         // a link worse than the median by this factor is bad
   double timeout_s = 30;                     // as of every communicator
-  std::string flight{};                        // where flight records go if it fails; empty: nowhere
+  std::string flight{};                      // where flight records go if it fails; empty: nowhere
 };
 
 // A square of numbers, [from * ranks + to]; 0 on the diagonal.
