@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,6 +26,7 @@ struct Logger {
   std::shared_ptr<spdlog::logger> logger;
   std::string topics;
   std::atomic<void (*)()> before_write = nullptr;
+  std::atomic<bool> file_failed = false;
   std::mutex repeats_mutex;
   Repeats repeats;  // of the warnings of a run
 
@@ -92,6 +94,7 @@ void set_file(const std::string& path) {
     auto file = std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, kFileBytes, kOldFiles);
     file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l: %v");
     sinks.push_back(file);
+    instance().file_failed = false;
     const std::lock_guard lock(instance().repeats_mutex);
     instance().repeats = {};
   }
@@ -101,7 +104,14 @@ void set_file(const std::string& path) {
 void write_to_file(Level level, std::string_view message) {
   const auto& sinks = instance().logger->sinks();
   if (sinks.size() < 2) return;
-  log_to(*sinks.back(), level, message);
+  if (instance().file_failed) return;
+  try {
+    log_to(*sinks.back(), level, message);
+  } catch (const std::exception& error) {
+    // A run must not end because its log cannot be written.
+    if (instance().file_failed.exchange(true)) return;
+    log_to(*sinks.front(), Level::warn, fmt::format("log.txt ends here: {}", error.what()));
+  }
 }
 
 void set_before_write(void (*hook)()) {

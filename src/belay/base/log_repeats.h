@@ -1,6 +1,7 @@
 #pragma once
 // Keeps a warning that comes again and again from filling the console. Messages are of one kind if
-// they differ in digits only: the first few are shown, then every hundredth, with their number.
+// they differ only in the number after "step" and in numbers of four digits and more (ranks, links
+// and layers tell kinds apart): the first few are shown, then every hundredth, with their number.
 
 #include <cstddef>
 #include <map>

@@ -26,14 +26,18 @@ TEST(LogRepeats, AKindIsShownThreeTimesAndThenCounted) {
   std::size_t lines = 0;
   std::string last;
   for (int step = 1; step <= 1003; ++step) {
-    const auto text = repeats.shown(fmt::format("step {}: the loss is 1e{}", step, step));
+    const auto text = repeats.shown(fmt::format("step {}: scale {}", step, 1000 + step));
     if (!text) continue;
     ++lines;
     last = *text;
   }
   EXPECT_EQ(lines, 3U + 10U);
-  EXPECT_EQ(last, "step 1003: the loss is 1e1003 (1003 like it so far)");
+  EXPECT_EQ(last, "step 1003: scale 2003 (1003 like it so far)");
   EXPECT_EQ(repeats.shown("step 4: something else"), "step 4: something else");
+  for (int rank = 0; rank < 10; ++rank) {
+    const std::string late = fmt::format("step 5: rank {} is late", rank);
+    EXPECT_EQ(repeats.shown(late), late) << "ranks are told apart";
+  }
 }
 
 TEST(LogRepeats, TheNumberOfKindsIsBounded) {

@@ -97,8 +97,12 @@ bool Communicator::avoid(const std::vector<Link>& slow) {
   ++epoch_;
   forget_schedules();
   const auto ring = ring_around(slow, size(), given_layout_.ring, given_layout_.domain_of);
-  if (ring && !slow.empty()) options_.layout.ring = *ring;
-  return ring.has_value();
+  if (!ring) {
+    options_.layout.slow.clear();  // no way around: everything stays as it was given
+    return false;
+  }
+  if (!slow.empty()) options_.layout.ring = *ring;
+  return true;
 }
 
 void Communicator::abort(const Error& error) {

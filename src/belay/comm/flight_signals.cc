@@ -79,7 +79,12 @@ void write_flight_records_at_signals() {
   action.sa_handler = on_crash;
   for (const int signal : kCrashes) static_cast<void>(::sigaction(signal, &action, nullptr));
   action.sa_handler = on_request;
-  for (const int signal : kRequests) static_cast<void>(::sigaction(signal, &action, nullptr));
+  for (const int signal : kRequests) {
+    struct sigaction before {};
+    // What the parent wants ignored stays so.
+    if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+    static_cast<void>(::sigaction(signal, &action, nullptr));
+  }
 }
 
 }  // namespace belay::comm

@@ -1,6 +1,7 @@
 #include "belay/comm/link_health.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "belay/comm/ticks.h"
 
@@ -51,12 +52,16 @@ bool contains(const std::vector<int>& ranks, int rank) {
 
 }  // namespace
 
-LinkTable::LinkTable(int ranks)
-    : ranks_(ranks), values_(static_cast<std::size_t>(ranks * (2 * ranks + 2))) {
+LinkTable::LinkTable(int ranks, std::vector<int> domain_of)
+    : ranks_(ranks),
+      domain_of_(std::move(domain_of)),
+      values_(static_cast<std::size_t>(ranks * (2 * ranks + 2))) {
   for (int rank = 0; rank <= ranks; ++rank) {
     bounds_.push_back(static_cast<std::int64_t>(rank) * (2 * ranks + 2));
   }
-  rates_.reserve(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks));
+  for (std::vector<double>& rates : rates_) {
+    rates.reserve(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks));
+  }
   outside_.reserve(static_cast<std::size_t>(ranks));
 }
 
@@ -75,6 +80,12 @@ void LinkTable::fill(std::span<double> row, const LinkMeter& meter, double outsi
   row[2 * ranks + 1] = whole;
 }
 
+bool LinkTable::crosses(Link link) const {
+  if (domain_of_.empty()) return false;
+  return domain_of_[static_cast<std::size_t>(link.from)] !=
+         domain_of_[static_cast<std::size_t>(link.to)];
+}
+
 double LinkTable::outside(int rank) const {
   return at(rank, 2 * ranks_) / std::max(whole_ns(rank), 1.0);
 }
@@ -84,18 +95,18 @@ double LinkTable::rate(Link link) const {
 }
 
 void LinkTable::sort() {
-  rates_.clear();
+  for (std::vector<double>& rates : rates_) rates.clear();
   outside_.clear();
   for_each_link(ranks_, [&](Link link) {
-    if (const double own = rate(link); own > 0) rates_.push_back(own);
+    if (const double own = rate(link); own > 0) rates_[crosses(link) ? 1 : 0].push_back(own);
   });
   for (int rank = 0; rank < ranks_; ++rank) outside_.push_back(outside(rank));
-  std::sort(rates_.begin(), rates_.end());
+  for (std::vector<double>& rates : rates_) std::sort(rates.begin(), rates.end());
   std::sort(outside_.begin(), outside_.end());
 }
 
 double LinkTable::median_rate_without(Link link) const {
-  return median_without(rates_, rate(link));
+  return median_without(rates_[crosses(link) ? 1 : 0], rate(link));
 }
 
 double LinkTable::median_outside_without(int rank) const {
@@ -135,7 +146,8 @@ std::optional<Link> typical_link(const LinkTable& table, Link other) {
       const bool shares = link.from == other.from || link.from == other.to ||
                           link.to == other.from || link.to == other.to;
       const double rate = table.rate(link);
-      if (link != other && !(apart && shares) && rate > 0) links.emplace_back(rate, link);
+      if (link == other || (apart && shares) || rate == 0) return;
+      if (table.crosses(link) == table.crosses(other)) links.emplace_back(rate, link);
     });
     if (!links.empty()) break;
   }
@@ -149,7 +161,7 @@ LinkHealth::LinkHealth(Communicator& communicator, const LinkHealthOptions& opti
     : communicator_(communicator),
       options_(options),
       probe_(communicator, kTestBytes),
-      table_(communicator.size()),
+      table_(communicator.size(), communicator.layout().domain_of),
       row_(static_cast<std::size_t>(2 * communicator.size() + 2)),
       to_(static_cast<std::size_t>(communicator.size())) {
   begin_step();

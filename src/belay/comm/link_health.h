@@ -9,6 +9,7 @@
 // says so too, calls avoid the link from the next step on (detour.h). Now and then, less and less
 // often, the link is tested again, and used again when it is well.
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,7 +24,9 @@ namespace belay::comm {
 // What a step said of the links, as all ranks know it.
 class LinkTable {
  public:
-  explicit LinkTable(int ranks);
+  // domain_of: of each rank; empty: one domain. Links are compared with those of their kind: within
+  // domains, or between them.
+  explicit LinkTable(int ranks, std::vector<int> domain_of = {});
 
   // One rank's row: bytes and ns by peer, its time outside of calls and the whole, in one unit.
   [[nodiscard]] std::span<double> row(int rank);
@@ -35,12 +38,15 @@ class LinkTable {
   [[nodiscard]] double bytes(Link link) const { return at(link.to, link.from); }
   [[nodiscard]] double ns(Link link) const { return at(link.to, ranks_ + link.from); }
   [[nodiscard]] double whole_ns(int rank) const { return at(rank, 2 * ranks_ + 1); }
+  // Whether the link leads from one domain to another.
+  [[nodiscard]] bool crosses(Link link) const;
   // Part of the step that the rank was not in a call.
   [[nodiscard]] double outside(int rank) const;
   // Bytes per ns; 0 where too little was carried to tell.
   [[nodiscard]] double rate(Link link) const;
 
-  // After the rows have changed. The medians of all links and ranks but one; allocates nothing.
+  // After the rows have changed. The medians of all links of a kind, and of all ranks, but one;
+  // allocates nothing.
   void sort();
   [[nodiscard]] double median_rate_without(Link link) const;
   [[nodiscard]] double median_outside_without(int rank) const;
@@ -50,16 +56,18 @@ class LinkTable {
     return values_[static_cast<std::size_t>(row * (2 * ranks_ + 2) + column)];
   }
   int ranks_;
+  std::vector<int> domain_of_;
   std::vector<double> values_;
   std::vector<std::int64_t> bounds_;
-  std::vector<double> rates_;    // of links that have one, sorted
-  std::vector<double> outside_;  // sorted
+  std::array<std::vector<double>, 2> rates_;  // of links that have one, by kind, sorted
+  std::vector<double> outside_;               // sorted
 };
 
 // Ranks that compute slowly, and links that are suspected, the slowest first, by a sorted table.
 std::vector<int> late_ranks(const LinkTable& table, double factor);
 std::vector<Link> suspected_links(const LinkTable& table, double factor);
-// The link whose rate is the median of those that share no rank with `other`, if there are any.
+// The link whose rate is the median of those of the same kind that share no rank with `other`, or
+// if there are none, of all others of that kind.
 std::optional<Link> typical_link(const LinkTable& table, Link other);
 
 struct LinkNews {

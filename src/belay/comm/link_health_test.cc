@@ -58,6 +58,29 @@ TEST(LinkTable, OnlyWhatIsSlowAndMattersIsSuspected) {
   expect({});
 }
 
+// Slow as links between hosts are, beside those within them.
+TEST(LinkTable, LinksAreComparedWithThoseOfTheirKind) {
+  LinkTable table(6, {0, 0, 0, 1, 1, 1});
+  LinkTable alike(6);
+  for (LinkTable* const one : {&table, &alike}) {
+    for (int rank = 0; rank < 6; ++rank) {
+      for (int peer = 0; peer < 6; ++peer) {
+        const bool next = peer == (rank + 5) % 6;  // a ring
+        one->row(rank)[static_cast<std::size_t>(peer)] = next ? 1e6 : 0;
+        one->row(rank)[static_cast<std::size_t>(6 + peer)] = next ? 1e6 : 0;
+      }
+      one->row(rank)[12] = 3e6;
+      one->row(rank)[13] = 1e7;
+    }
+    one->row(3)[6 + 2] = 9e6;
+    one->row(0)[6 + 5] = 9e6;
+    one->sort();
+  }
+  EXPECT_EQ(suspected_links(table, 2), std::vector<Link>{});
+  EXPECT_EQ(*typical_link(table, {2, 3}), (Link{5, 0}));
+  EXPECT_EQ(suspected_links(alike, 2).size(), 2U);
+}
+
 TEST(LinkTable, TheTypicalLinkStaysAway) {
   const LinkTable table = even_table(5);
   const auto typical = typical_link(table, {1, 3});

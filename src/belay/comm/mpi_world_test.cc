@@ -5,10 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "belay/base/error.h"
@@ -103,6 +106,8 @@ void play(const std::string& scenario, World& world) {
     other_collectives(comm);
     return;
   }
+  constexpr std::array<std::string_view, 4> kOthers = {"mismatch", "leaves", "throws", "many"};
+  ASSERT_NE(std::find(kOthers.begin(), kOthers.end(), scenario), kOthers.end()) << scenario;
   sum(comm, 100);
   if (scenario == "mismatch") sum(comm, last ? 200 : 300);
   if (scenario == "leaves" && last) return;

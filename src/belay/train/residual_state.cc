@@ -1,5 +1,6 @@
 #include "belay/train/residual_state.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +16,10 @@ namespace belay {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Sent at a time: memory that ranks do not share is copied on the way.
+constexpr std::size_t kPieceElements = std::size_t{1} << 20;
+constexpr double kMostRanks = 1 << 20;
 
 std::string tensor_name(int rank, std::string_view parameter) {
   return fmt::format("rank-{:05}/{}", rank, parameter);
@@ -93,9 +98,10 @@ void ResidualFile::write(const RankGroup& ranks, const Residuals& residuals) {
     for (const auto& [name, index] : by_name) {
       values.resize(static_cast<std::size_t>(residuals.table()[index].elements()));
       if (ranks.rank() == rank) residuals.read(index, residuals.unit(), values);
-      if (rank > 0) {
-        ranks.communicator()->broadcast(values.data(), values.data(), std::ssize(values),
-                                        DType::f32, rank);
+      for (std::size_t begin = 0; rank > 0 && begin < values.size(); begin += kPieceElements) {
+        const std::size_t count = std::min(kPieceElements, values.size() - begin);
+        ranks.communicator()->broadcast(values.data() + begin, values.data() + begin,
+                                        static_cast<std::int64_t>(count), DType::f32, rank);
       }
       at_first([&] { writer->append(std::as_bytes(std::span<const float>(values))); });
     }
@@ -116,7 +122,10 @@ int load_residuals(const std::string& dir, const RankGroup& ranks, Residuals& re
   std::error_code error;
   if (!fs::exists(path, error)) return 0;
   const SafetensorsFile file = SafetensorsFile::open(path);
-  const auto wrote = static_cast<int>(number_of(file, "ranks"));
+  const double count = number_of(file, "ranks");
+  if (count > kMostRanks)
+    fail(ExitCode::data, "{}: ranks = {} is not a number of ranks", path, count);
+  const auto wrote = static_cast<int>(count);
   const double unit = number_of(file, "unit");
   std::vector<float> values;
   for (int index = 0; index < residuals.table().size(); ++index) {

@@ -15,8 +15,9 @@ namespace {
 // Those of the last attempt would pass for those of this one.
 void set_flight_records_aside(const std::string& out) {
   const fs::path records = fs::path(out) / "flight";
-  if (!fs::exists(records)) return;
   std::error_code error;
+  // After an end in order there are none, and those before stay what they are.
+  if (!fs::exists(records) || fs::is_empty(records, error)) return;
   fs::remove_all(fs::path(out) / "flight.previous", error);
   fs::rename(records, fs::path(out) / "flight.previous", error);
   if (error) fail(ExitCode::data, "cannot set {} aside: {}", records.string(), error.message());
