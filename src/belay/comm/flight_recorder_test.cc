@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "belay/base/allocation_count.h"
 #include "belay/base/file.h"
 #include "belay/comm/flight_signals.h"
 #include "belay/comm/thread_ranks.h"
@@ -140,22 +139,6 @@ TEST_F(FlightRecorderTest, AnErrorOfARankIsNoted) {
   EXPECT_EQ(record(1)["text"], "no more");
   EXPECT_EQ(record(0)["end"], "communication");
   EXPECT_EQ(record(0)["peers"][0]["state"], "failed");
-}
-
-TEST_F(FlightRecorderTest, RecordingAllocatesNothing) {
-  ThreadGroup group(1);
-  FlightRecorder recorder(group.transport(0));
-  const std::int64_t before = allocation_count();
-  for (std::uint64_t sequence = 1; sequence < 1000; ++sequence) {
-    Signature call;
-    call.sequence = sequence;
-    recorder.queued(call);
-    recorder.started(call);
-    recorder.waits_for(1);
-    recorder.stood_still(5);
-    recorder.done(sequence);
-  }
-  EXPECT_EQ(allocation_count(), before);
 }
 
 TEST_F(FlightRecorderTest, DirectoriesThatCannotBeAreRefused) {
