@@ -201,7 +201,7 @@ bool FlightRecorder::write_at_signal(int signal, bool crash) {
     code_.store(signal);
     end_.store(crash ? End::crashed : End::asked);
   }
-  failed_ = failed_ || crash;
+  if (crash) failed_ = true;
   const int error = errno;
   static_cast<void>(write());
   errno = error;
@@ -218,7 +218,7 @@ bool FlightRecorder::write() {
 
 bool FlightRecorder::write_file() {
   const End end = end_.load();
-  failed_ = failed_ || end != End::asked;
+  if (end != End::asked) failed_ = true;
   static_cast<void>(::mkdir(directory_.data(), 0777));
   const int file = ::open(unfinished_.data(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) return false;

@@ -101,7 +101,7 @@ class FlightRecorder {
   std::array<char, 1024> text_{};
   std::atomic_flag writing_ = ATOMIC_FLAG_INIT;
   std::atomic<bool> written_{false};
-  bool failed_ = false;
+  std::atomic<bool> failed_ = false;
 };
 
 // Runs `body`; what it throws is noted before it goes on its way.

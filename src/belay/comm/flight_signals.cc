@@ -15,7 +15,8 @@ constexpr std::array<int, 2> kRequests = {SIGTERM, SIGINT};
 constexpr std::size_t kStackBytes = std::size_t{64} << 10;
 
 std::array<std::atomic<FlightRecorder*>, 64> recorders{};
-volatile std::sig_atomic_t postponed = 0;
+std::atomic<int> postponed = 0;  // a signal
+static_assert(std::atomic<int>::is_always_lock_free);
 alignas(64) std::array<std::byte, kStackBytes> crash_stack;
 
 // The signal comes again once the handler returns, and finds the default.
@@ -48,8 +49,7 @@ bool write_flight_records(int signal, bool crash) {
 }
 
 void obey_postponed_request() {
-  const int signal = postponed;
-  postponed = 0;
+  const int signal = postponed.exchange(0);
   if (signal != 0) let_it_act(signal);
 }
 
