@@ -34,4 +34,8 @@ template <class... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
+// The exception that is being handled, as an Error: the system's own, for want of memory or of a
+// file, get their exit codes, any other is an internal failure. Only in a handler.
+Error current_error();
+
 }  // namespace belay

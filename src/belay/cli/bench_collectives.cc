@@ -10,6 +10,7 @@
 
 #include "belay/cli/bench.h"
 #include "belay/cli/options.h"
+#include "belay/cli/report.h"
 #include "belay/comm/collectives_bench.h"
 #include "belay/comm/simulated_cluster.h"
 
@@ -106,6 +107,37 @@ void simulate(const Options& options) {
   fmt::print("table 1: doubling-tree-ring; table 2: ring-tree-hierarchical\n");
 }
 
+void run(comm::World& world, const Options& options) {
+  bool heading = !options.json;
+  const comm::CollectivesReport report =
+      comm::bench_collectives(world, options.bench, [&](const comm::CollectiveTiming& row) {
+        if (options.json) return;
+        if (heading) {
+          fmt::print(
+              "{:>14} {:>11} {:>5} {:>22} {:>10} {:>10} {:>7} {:>7} {:>6} {:>10} {:>7} {:>10}\n",
+              "collective", "bytes", "dtype", "algorithm", "p50 us", "p99 us", "algbw", "busbw",
+              "right", "MPI us", "ratio", "gloo us");
+          heading = false;
+        }
+        print_row(row);
+      });
+  if (report.rank != 0) return;
+  if (options.table && !options.json) fmt::print("{}\n{}", report.topology, report.table);
+  if (options.json) {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const comm::CollectiveTiming& row : report.rows) rows.push_back(to_json(row));
+    fmt::print("{}\n", nlohmann::json{{"ranks", report.ranks},
+                                      {"topology", report.topology},
+                                      {"rows", rows},
+                                      {"mpi_ratio_geomean", optional_number(report.mpi_ratio)},
+                                      {"mpi_ratio_least", optional_number(report.least_ratio)}}
+                           .dump(1));
+  } else if (report.mpi_ratio > 0) {
+    fmt::print("{} ranks; time of MPI over belay's: geometric mean {:.2f}, least {:.2f}\n",
+               report.ranks, report.mpi_ratio, report.least_ratio);
+  }
+}
+
 }  // namespace
 
 void add_bench_collectives(CLI::App& bench) {
@@ -169,34 +201,8 @@ void add_bench_collectives(CLI::App& bench) {
     bench_options.collective = options->collective;
     bench_options.algorithm = options->algorithm;
     bench_options.dtype = options->dtype;
-    bool heading = !options->json;
-    const comm::CollectivesReport report =
-        comm::bench_collectives(bench_options, [&](const comm::CollectiveTiming& row) {
-          if (options->json) return;
-          if (heading) {
-            fmt::print(
-                "{:>14} {:>11} {:>5} {:>22} {:>10} {:>10} {:>7} {:>7} {:>6} {:>10} {:>7} {:>10}\n",
-                "collective", "bytes", "dtype", "algorithm", "p50 us", "p99 us", "algbw", "busbw",
-                "right", "MPI us", "ratio", "gloo us");
-            heading = false;
-          }
-          print_row(row);
-        });
-    if (report.rank != 0) return;
-    if (options->table && !options->json) fmt::print("{}\n{}", report.topology, report.table);
-    if (options->json) {
-      nlohmann::json rows = nlohmann::json::array();
-      for (const comm::CollectiveTiming& row : report.rows) rows.push_back(to_json(row));
-      fmt::print("{}\n", nlohmann::json{{"ranks", report.ranks},
-                                        {"topology", report.topology},
-                                        {"rows", rows},
-                                        {"mpi_ratio_geomean", optional_number(report.mpi_ratio)},
-                                        {"mpi_ratio_least", optional_number(report.least_ratio)}}
-                             .dump(1));
-    } else if (report.mpi_ratio > 0) {
-      fmt::print("{} ranks; time of MPI over belay's: geometric mean {:.2f}, least {:.2f}\n",
-                 report.ranks, report.mpi_ratio, report.least_ratio);
-    }
+    as_rank({.shared_memory = !bench_options.messages},
+            [&](comm::World& world) { run(world, *options); });
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "belay/cli/bench.h"
 #include "belay/cli/options.h"
+#include "belay/cli/report.h"
 #include "belay/parallel/compression_bench.h"
 
 namespace belay {
@@ -51,14 +52,15 @@ void print_row(const CompressionRow& row) {
   std::fflush(stdout);
 }
 
-void run(const Options& options) {
+void run(comm::World& world, const Options& options) {
   bool heading = !options.json;
-  const CompressionReport report = bench_compression(options.bench, [&](const CompressionRow& row) {
-    if (options.json) return;
-    if (heading) print_heading();
-    heading = false;
-    print_row(row);
-  });
+  const CompressionReport report =
+      bench_compression(world, options.bench, [&](const CompressionRow& row) {
+        if (options.json) return;
+        if (heading) print_heading();
+        heading = false;
+        print_row(row);
+      });
   if (report.rank != 0) return;
   if (options.json) {
     nlohmann::json rows = nlohmann::json::array();
@@ -109,7 +111,7 @@ void add_bench_compression(CLI::App& bench) {
       "Examples:\n"
       "  mpirun -n 2 belay bench compression --inject 'all bandwidth=1e8'\n"
       "  belay bench compression --threads 4 --domains 2 --level slow --json");
-  command->callback([options] { run(*options); });
+  command->callback([options] { as_rank({}, [&](comm::World& world) { run(world, *options); }); });
 }
 
 }  // namespace belay

@@ -11,6 +11,7 @@
 #include "belay/base/error.h"
 #include "belay/cli/bench.h"
 #include "belay/cli/options.h"
+#include "belay/cli/report.h"
 #include "belay/comm/fault_transport.h"
 #include "belay/comm/flight_signals.h"
 #include "belay/comm/links_bench.h"
@@ -115,16 +116,12 @@ std::string names_of(const std::vector<comm::BadLink>& bad) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-void run(const Options& options) {
-  comm::LinksReport report;
-  {
-    const auto world = comm::World::join({.shared_memory = !options.messages});
-    if (!options.bench.flight.empty()) comm::write_flight_records_at_signals();
-    const std::unique_ptr<comm::Transport> faults =
-        comm::inject_faults(world->transport(), options.inject, comm::RankIs::process);
-    report = comm::bench_links(faults != nullptr ? *faults : world->transport(), world->host_of(),
-                               options.bench);
-  }
+void run(comm::World& world, const Options& options) {
+  if (!options.bench.flight.empty()) comm::write_flight_records_at_signals();
+  const std::unique_ptr<comm::Transport> faults =
+      comm::inject_faults(world.transport(), options.inject, comm::RankIs::process);
+  const comm::LinksReport report = comm::bench_links(
+      faults != nullptr ? *faults : world.transport(), world.host_of(), options.bench);
   if (report.rank == 0) {
     if (options.json) {
       print_json(report, options.bench);
@@ -170,7 +167,10 @@ void add_bench_links(CLI::App& bench) {
       "  mpirun -n 4 belay bench links\n"
       "  mpirun -n 8 belay bench links --bytes 16777216 --json\n"
       "Ends with 5 when a link is bad.");
-  command->callback([options] { run(*options); });
+  command->callback([options] {
+    as_rank({.shared_memory = !options->messages},
+            [&](comm::World& world) { run(world, *options); });
+  });
 }
 
 }  // namespace belay

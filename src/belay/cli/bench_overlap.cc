@@ -9,6 +9,7 @@
 
 #include "belay/cli/bench.h"
 #include "belay/cli/options.h"
+#include "belay/cli/report.h"
 #include "belay/model/model_config.h"
 #include "belay/train/overlap_bench.h"
 
@@ -43,10 +44,9 @@ void print_json(const OverlapReport& report, const Arguments& a) {
   fmt::print("{}\n", object.dump(1));
 }
 
-void run(const Arguments& a) {
-  const auto world = comm::World::join();
-  const OverlapReport report = bench_overlap(*world, a.ranks, a.bench);
-  if (world->rank() > 0) return;
+void run(comm::World& world, const Arguments& a) {
+  const OverlapReport report = bench_overlap(world, a.ranks, a.bench);
+  if (world.rank() > 0) return;
   if (a.json) return print_json(report, a);
   fmt::print("{} ranks, {} parameters, {} micro-batches of {} tokens; times in ms\n", report.ranks,
              report.parameters, a.bench.micro_batches, a.bench.rows * a.bench.seq_len);
@@ -96,7 +96,7 @@ void add_bench_overlap(CLI::App& bench) {
   command->footer(
       "The links are slowed until the exchange takes as long as computing.\n"
       "Example:\n  mpirun -n 2 belay bench overlap");
-  command->callback([a] { run(*a); });
+  command->callback([a] { as_rank({}, [&](comm::World& world) { run(world, *a); }); });
 }
 
 }  // namespace belay

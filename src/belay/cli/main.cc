@@ -1,7 +1,6 @@
 // belay: the command line. Registers the subcommands and turns errors into exit codes.
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -9,9 +8,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <exception>
-#include <filesystem>
-#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +16,7 @@
 #include "belay/base/error.h"
 #include "belay/base/log.h"
 #include "belay/cli/commands.h"
+#include "belay/cli/report.h"
 #include "belay/comm/world.h"
 
 namespace belay {
@@ -35,16 +32,6 @@ void add_commands(CLI::App& app) {
   add_watch(app);
   add_doctor(app);
   add_bench(app);
-}
-
-int report(ExitCode code, std::string_view message) {
-  const char* const label = isatty(STDERR_FILENO) != 0 ? "\033[1;31merror:\033[0m" : "error:";
-  std::fflush(stdout);
-  // Where there is nothing to say, or nothing to be said, another rank says it.
-  if (!message.empty() && log::enabled(log::Level::error))
-    fmt::print(stderr, "belay: {} {}\n", label, message);
-  log::write_to_file(log::Level::error, message);
-  return static_cast<int>(code);
 }
 
 // The command that the user meant, for the hint under a usage error: "belay train".
@@ -123,8 +110,8 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
-    return report(ExitCode::usage,
-                  fmt::format("{}\nSee {} --help.", error.what(), command_line_prefix(app)));
+    return report({ExitCode::usage,
+                   fmt::format("{}\nSee {} --help.", error.what(), command_line_prefix(app))});
   }
   return static_cast<int>(ExitCode::ok);
 }
@@ -137,17 +124,7 @@ int main(int argc, char** argv) {
     const int code = belay::run(argc, argv);
     belay::check_output();
     return code;
-  } catch (const belay::Error& error) {
-    return belay::report(error.code(), error.what());
-  } catch (const std::filesystem::filesystem_error& error) {
-    const bool full = error.code() == std::errc::no_space_on_device;
-    return belay::report(full ? belay::ExitCode::capacity : belay::ExitCode::data, error.what());
-  } catch (const std::bad_alloc&) {
-    return belay::report(belay::ExitCode::capacity,
-                         "out of memory: the system refused an allocation; use a smaller model, "
-                         "batch or input");
-  } catch (const std::exception& error) {
-    return belay::report(belay::ExitCode::failure,
-                         fmt::format("internal failure, please report it: {}", error.what()));
+  } catch (...) {
+    return belay::report(belay::current_error());
   }
 }

@@ -15,6 +15,7 @@
 #include "belay/base/parallel.h"
 #include "belay/cli/commands.h"
 #include "belay/cli/options.h"
+#include "belay/cli/report.h"
 #include "belay/comm/calibrate.h"
 #include "belay/comm/fault_transport.h"
 #include "belay/comm/flight_signals.h"
@@ -113,7 +114,7 @@ void share_processors(int ranks) {
 
 // An error of one rank among several says whose it is.
 template <class Body>
-auto as_rank(int rank, Body&& body) {
+auto naming_rank(int rank, Body&& body) {
   try {
     return body();
   } catch (const Error& error) {
@@ -124,7 +125,7 @@ auto as_rank(int rank, Body&& body) {
 }
 
 RunConfig load_as(comm::World& world, const Arguments& arguments) {
-  return as_rank(world.rank(), [&] {
+  return naming_rank(world.rank(), [&] {
     try {
       return load_config(arguments.config, arguments.overrides, world.size());
     } catch (const Error& error) {
@@ -184,7 +185,7 @@ void choose_collectives(comm::World& world, comm::Communicator& communicator,
   if (!chosen.table.empty()) log::debug("collectives by predicted time:\n{}", chosen.table);
 }
 
-void run(const Arguments& arguments) {
+void run(comm::World& world, const Arguments& arguments) {
   TrainOptions options = arguments.options;
   parse_timeline(arguments.timeline, options);
   for (const std::string& assignment : arguments.overrides) {
@@ -192,30 +193,30 @@ void run(const Arguments& arguments) {
                                   assignment.starts_with("optimizer.") ||
                                   assignment.starts_with("train.steps");
   }
-  const auto world = comm::World::join();
-  const bool first = world->rank() == 0;
+  const bool first = world.rank() == 0;
   if (!first) log::set_level(log::Level::error);
-  const RunConfig config = load_as(*world, arguments);
-  options.ranks_on_host = ranks_on_host(*world);
+  const RunConfig config = load_as(world, arguments);
+  options.ranks_on_host = ranks_on_host(world);
   share_processors(options.ranks_on_host);
   comm::CommunicatorOptions how;
   how.timeout_s = config.comm.timeout_s;
   how.order_stable = config.comm.order_stable;
-  if (world->size() > 1) comm::write_flight_records_at_signals();
+  if (world.size() > 1) comm::write_flight_records_at_signals();
   const std::unique_ptr<comm::Transport> faults =
-      comm::inject_faults(world->transport(), config.comm.inject, comm::RankIs::process);
-  comm::Communicator communicator(faults != nullptr ? *faults : world->transport(), how);
+      comm::inject_faults(world.transport(), config.comm.inject, comm::RankIs::process);
+  comm::Communicator communicator(faults != nullptr ? *faults : world.transport(), how);
   options.communicator = &communicator;
-  const TrainSummary summary = as_rank(world->rank(), [&] {
+  const TrainSummary summary = naming_rank(world.rank(), [&] {
     try {
       return comm::noting_failure(communicator.flight(), [&] {
         compare_settings(RankGroup(&communicator), config, options);
-        choose_collectives(*world, communicator, config.comm);
+        choose_collectives(world, communicator, config.comm);
         return train(config, options);
       });
-    } catch (const Error& error) {
+    } catch (...) {
+      const Error error = current_error();
       communicator.abort(error);
-      throw;
+      throw error;
     }
   });
   if (first) print_summary(summary, options.out, arguments.json);
@@ -248,7 +249,7 @@ void add_train(CLI::App& app) {
       "SIGINT, SIGTERM and SIGUSR1 save a snapshot after the present step and stop; to stop "
       "several\n"
       "ranks, send mpirun SIGUSR1.");
-  command->callback([a] { run(*a); });
+  command->callback([a] { as_rank({}, [&](comm::World& world) { run(world, *a); }); });
 }
 
 }  // namespace belay

@@ -345,23 +345,22 @@ void add_ratios(CollectivesReport& report) {
 
 }  // namespace
 
-CollectivesReport bench_collectives(const CollectivesBench& options,
+CollectivesReport bench_collectives(World& world, const CollectivesBench& options,
                                     const std::function<void(const CollectiveTiming&)>& on_row) {
   const DType dtype = wanted_dtype(options.dtype);
   const std::vector<Collective> collectives = wanted_collectives(options.collective);
   for (const Collective collective : collectives) {
     if (options.collective != "all") wanted_algorithms(options.algorithm, collective);
   }
-  const std::unique_ptr<World> world = World::join({.shared_memory = !options.messages});
   CommunicatorOptions comm_options;
   comm_options.order_stable = options.order_stable;
   const std::unique_ptr<Transport> faults =
-      inject_faults(world->transport(), options.inject, RankIs::process);
-  Communicator comm(faults != nullptr ? *faults : world->transport(), comm_options);
+      inject_faults(world.transport(), options.inject, RankIs::process);
+  Communicator comm(faults != nullptr ? *faults : world.transport(), comm_options);
   const Topology topology =
       options.rank_map.empty()
-          ? find_topology(comm, world->host_of())
-          : topology_of_map(read_rank_map(options.rank_map), world->host_of(), options.rank_map);
+          ? find_topology(comm, world.host_of())
+          : topology_of_map(read_rank_map(options.rank_map), world.host_of(), options.rank_map);
   comm.set_layout(topology.layout());
   CollectivesReport report;
   report.rank = comm.rank();
@@ -375,10 +374,10 @@ CollectivesReport bench_collectives(const CollectivesBench& options,
   report.table = named_chooser.table;
   const bool domains = topology.domains() > 1;
   Gloo gloo(comm, !options.messages && topology.hosts() == 1 && options.gloo);
-  Bench bench(*world, comm, gloo, options, dtype);
+  Bench bench(world, comm, gloo, options, dtype);
   for (const Collective collective : collectives) {
     const bool beside_mpi =
-        collective == Collective::all_reduce && dtype == DType::f32 && world->size() > 1;
+        collective == Collective::all_reduce && dtype == DType::f32 && world.size() > 1;
     // With all collectives a single algorithm suits but some.
     const bool named = options.algorithm == "all" || options.collective != "all";
     for (const auto algorithm : wanted_algorithms(named ? options.algorithm : "auto", collective)) {

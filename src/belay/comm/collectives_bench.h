@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "belay/comm/collective.h"
+#include "belay/comm/world.h"
 
 namespace belay::comm {
 
@@ -62,7 +63,7 @@ struct CollectivesReport {
 };
 
 // Every rank calls it; on_row is called on rank 0. Error(usage) for unknown names.
-CollectivesReport bench_collectives(const CollectivesBench& options,
+CollectivesReport bench_collectives(World& world, const CollectivesBench& options,
                                     const std::function<void(const CollectiveTiming&)>& on_row);
 
 }  // namespace belay::comm

@@ -127,10 +127,14 @@ TEST(MpiRank, PlaysItsPart) {
   try {
     const char* const messages = std::getenv("BELAY_TEST_MESSAGES");
     const auto world = World::join({.shared_memory = messages == nullptr});
-    play(scenario == nullptr ? "sums" : scenario, *world);
+    try {
+      play(scenario == nullptr ? "sums" : scenario, *world);
+    } catch (const Error& error) {
+      // Before the world is left: the first process that ends makes mpirun end the others.
+      std::fprintf(stderr, "says: %s\n", error.what());
+      throw;
+    }
   } catch (const Error& error) {
-    std::fprintf(stderr, "says: %s\n", error.what());
-    std::fflush(stderr);
     std::_Exit(static_cast<int>(error.code()));
   }
 }

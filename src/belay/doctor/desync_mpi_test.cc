@@ -50,6 +50,10 @@ TEST(DesyncRank, PlaysItsPart) {
   });
 }
 
+// Seconds from mpirun's SIGTERM to its SIGKILL: a busy machine may need more than the usual one to
+// let a rank write its record.
+constexpr const char* kSigkillTimeout = "OMPI_MCA_odls_base_sigkill_timeout";
+
 class DesyncMpiTest : public ::testing::Test {
  protected:
   DesyncMpiTest() { fs::remove_all(dir_); }
@@ -61,7 +65,8 @@ class DesyncMpiTest : public ::testing::Test {
     const comm::MpiOutcome outcome = comm::run_under_mpi(3, "DesyncRank.PlaysItsPart",
                                                          {{"BELAY_TEST_SCENARIO", scenario},
                                                           {"BELAY_TEST_INJECT", inject},
-                                                          {"BELAY_TEST_FLIGHT", dir_}});
+                                                          {"BELAY_TEST_FLIGHT", dir_},
+                                                          {kSigkillTimeout, "3"}});
     EXPECT_NE(outcome.code, 0) << outcome.output;
     const DesyncReport report = desync_report(read_flight_records(dir_));
     const std::string text = report_text(report) + outcome.output;

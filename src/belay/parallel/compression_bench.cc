@@ -239,13 +239,12 @@ void on_threads(const CompressionBench& options,
 
 }  // namespace
 
-CompressionReport bench_compression(const CompressionBench& options,
+CompressionReport bench_compression(comm::World& world, const CompressionBench& options,
                                     const std::function<void(const CompressionRow&)>& on_row) {
   const std::vector<Compression> modes = wanted_modes(options.mode);
   const comm::CompressionLevel level = wanted_level(options.level);
-  const auto world = comm::World::join();
-  const bool alone = world->size() == 1;
-  const int ranks = alone ? options.threads : world->size();
+  const bool alone = world.size() == 1;
+  const int ranks = alone ? options.threads : world.size();
   if (ranks < 2) {
     fail(ExitCode::usage, "one rank has nobody to send to; give --threads 2 or more");
   }
@@ -258,7 +257,7 @@ CompressionReport bench_compression(const CompressionBench& options,
     }
     comm::Communicator communicator(faulty, how);
     if (!alone) {
-      communicator.set_layout(comm::find_topology(communicator, world->host_of()).layout());
+      communicator.set_layout(comm::find_topology(communicator, world.host_of()).layout());
     }
     CompressionReport mine = Bench(communicator, options).run(modes, level, on_row);
     if (mine.rank == 0 || !alone) report = std::move(mine);
@@ -266,7 +265,7 @@ CompressionReport bench_compression(const CompressionBench& options,
   if (alone) {
     on_threads(options, body);
   } else {
-    body(world->transport(), comm::RankIs::process);
+    body(world.transport(), comm::RankIs::process);
   }
   return report;
 }

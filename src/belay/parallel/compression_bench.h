@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "belay/comm/comm_config.h"
+#include "belay/comm/world.h"
 
 namespace belay {
 
@@ -46,7 +47,7 @@ struct CompressionReport {
 };
 
 // on_row is called on rank 0. Error(usage) for unknown names, and for one rank alone.
-CompressionReport bench_compression(const CompressionBench& options,
+CompressionReport bench_compression(comm::World& world, const CompressionBench& options,
                                     const std::function<void(const CompressionRow&)>& on_row);
 
 }  // namespace belay

@@ -25,7 +25,13 @@ class FaultyRunTest : public testing::TrainerHarness {
         world->size());
     TrainOptions options = to(run, 0, "auto");
     options.communicator = &communicator;
-    static_cast<void>(train(run_config, options));
+    try {
+      static_cast<void>(train(run_config, options));
+    } catch (const Error& error) {
+      // Before the world is left: the first process that ends makes mpirun end the others.
+      std::fprintf(stderr, "says: %s\n", error.what());
+      throw;
+    }
   }
 
   [[nodiscard]] comm::MpiOutcome run(const std::string& name, const std::string& inject) const {
@@ -57,8 +63,6 @@ TEST_F(FaultyRunTest, PlaysItsPart) {
   try {
     play_part(name == nullptr ? path("alone") : name, inject == nullptr ? "" : inject);
   } catch (const Error& error) {
-    std::fprintf(stderr, "says: %s\n", error.what());
-    std::fflush(stderr);
     std::_Exit(static_cast<int>(error.code()));
   }
   if (directory != nullptr) dir_ = path("of no rank");
