@@ -27,7 +27,12 @@ void as_rank(const comm::WorldOptions& options, const std::function<void(comm::W
   try {
     body(*world);
   } catch (...) {
-    throw Error(static_cast<ExitCode>(report(current_error())), "");
+    const Error error = current_error();
+    const bool first = world->transport().raise(
+        fmt::format("rank {}: {}", world->rank(), error.what()), error.code());
+    // What is wrong with a command is as wrong on every rank.
+    if (first || error.code() != ExitCode::usage) report(error);
+    throw Error(error.code(), "");
   }
 }
 

@@ -113,28 +113,20 @@ void share_processors(int ranks) {
 }
 
 // An error of one rank among several says whose it is.
-template <class Body>
-auto naming_rank(int rank, Body&& body) {
-  try {
-    return body();
-  } catch (const Error& error) {
-    const bool said_elsewhere = std::string_view(error.what()).empty();
-    if (rank == 0 || said_elsewhere || error.code() == ExitCode::communication) throw;
-    fail(error.code(), "rank {}: {}", rank, error.what());
-  }
+[[noreturn]] void throw_named(int rank, const Error& error) {
+  const bool said_elsewhere = std::string_view(error.what()).empty();
+  if (rank == 0 || said_elsewhere || error.code() == ExitCode::communication) throw error;
+  fail(error.code(), "rank {}: {}", rank, error.what());
 }
 
-RunConfig load_as(comm::World& world, const Arguments& arguments) {
-  return naming_rank(world.rank(), [&] {
-    try {
-      return load_config(arguments.config, arguments.overrides, world.size());
-    } catch (const Error& error) {
-      // A wrong configuration is as wrong on every rank, and said once; a file may be missing on
-      // one.
-      if (world.rank() > 0 && error.code() == ExitCode::usage) log::set_level(log::Level::off);
-      throw;
-    }
-  });
+RunConfig load_as(int rank, int ranks, const Arguments& arguments) {
+  try {
+    return load_config(arguments.config, arguments.overrides, ranks);
+  } catch (const Error& error) {
+    // A file may be missing on one rank only; a wrong configuration is as wrong on every rank.
+    if (error.code() == ExitCode::usage) throw;
+    throw_named(rank, error);
+  }
 }
 
 void refuse_difference(const std::string& own, const std::string& first) {
@@ -195,7 +187,7 @@ void run(comm::World& world, const Arguments& arguments) {
   }
   const bool first = world.rank() == 0;
   if (!first) log::set_level(log::Level::error);
-  const RunConfig config = load_as(world, arguments);
+  const RunConfig config = load_as(world.rank(), world.size(), arguments);
   options.ranks_on_host = ranks_on_host(world);
   share_processors(options.ranks_on_host);
   comm::CommunicatorOptions how;
@@ -206,19 +198,18 @@ void run(comm::World& world, const Arguments& arguments) {
       comm::inject_faults(world.transport(), config.comm.inject, comm::RankIs::process);
   comm::Communicator communicator(faults != nullptr ? *faults : world.transport(), how);
   options.communicator = &communicator;
-  const TrainSummary summary = naming_rank(world.rank(), [&] {
-    try {
-      return comm::noting_failure(communicator.flight(), [&] {
-        compare_settings(RankGroup(&communicator), config, options);
-        choose_collectives(world, communicator, config.comm);
-        return train(config, options);
-      });
-    } catch (...) {
-      const Error error = current_error();
-      communicator.abort(error);
-      throw error;
-    }
-  });
+  TrainSummary summary;
+  try {
+    summary = comm::noting_failure(communicator.flight(), [&] {
+      compare_settings(RankGroup(&communicator), config, options);
+      choose_collectives(world, communicator, config.comm);
+      return train(config, options);
+    });
+  } catch (...) {
+    const Error error = current_error();
+    communicator.abort(error);
+    throw_named(world.rank(), error);
+  }
   if (first) print_summary(summary, options.out, arguments.json);
 }
 

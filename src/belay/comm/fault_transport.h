@@ -57,7 +57,7 @@ class FaultTransport final : public Transport {
   [[nodiscard]] std::optional<RankStatus> status(int rank) const override {
     return inner_.status(rank);
   }
-  void raise(std::string_view reason, ExitCode code) override { inner_.raise(reason, code); }
+  bool raise(std::string_view reason, ExitCode code) override { return inner_.raise(reason, code); }
   [[nodiscard]] bool raised() override { return inner_.raised(); }
   [[nodiscard]] std::string reason() override { return inner_.reason(); }
   [[nodiscard]] ExitCode reason_code() override { return inner_.reason_code(); }

@@ -124,9 +124,13 @@ void MpiMessages::release(int peer, int lane) {
   ++incoming_[index(peer, lane)].released;
 }
 
-void MpiMessages::tell(const std::vector<int>& peers, RankStatus::State state,
-                       std::uint64_t finished, std::string_view reason, ExitCode code) {
-  Letter letter{static_cast<std::uint32_t>(state), static_cast<std::uint32_t>(code), finished, {}};
+void MpiMessages::tell(const std::vector<int>& peers, const RankStatus& status,
+                       std::string_view reason, ExitCode code) {
+  Letter letter;
+  letter.state = static_cast<std::uint32_t>(status.state);
+  letter.gone = status.gone ? 1 : 0;
+  letter.code = static_cast<std::uint32_t>(code);
+  letter.finished = status.finished;
   const std::size_t length = std::min(reason.size(), letter.reason.size() - 1);
   if (length > 0) std::memcpy(letter.reason.data(), reason.data(), length);
   // Short enough to leave at once, and nobody waits for it: the peer may be gone.
@@ -151,8 +155,11 @@ std::optional<MpiMessages::News> MpiMessages::hear() {
   check_mpi(MPI_Recv(&letter, sizeof(letter), MPI_BYTE, status.MPI_SOURCE, kNewsTag, world_,
                      MPI_STATUS_IGNORE),
             "MPI_Recv");
-  return News{status.MPI_SOURCE, static_cast<RankStatus::State>(letter.state), letter.finished,
-              letter.reason.data(), static_cast<ExitCode>(letter.code)};
+  RankStatus news;
+  news.state = static_cast<RankStatus::State>(letter.state);
+  news.gone = letter.gone != 0;
+  news.entered = news.finished = letter.finished;
+  return News{status.MPI_SOURCE, news, letter.reason.data(), static_cast<ExitCode>(letter.code)};
 }
 
 }  // namespace belay::comm

@@ -29,12 +29,11 @@ class MpiMessages {
   void release(int peer, int lane);
 
   // News about a rank to others that share no memory with it: it has left, or the group failed.
-  void tell(const std::vector<int>& peers, RankStatus::State state, std::uint64_t finished,
-            std::string_view reason, ExitCode code);
+  void tell(const std::vector<int>& peers, const RankStatus& status, std::string_view reason,
+            ExitCode code);
   struct News {
     int rank = -1;
-    RankStatus::State state = RankStatus::State::running;
-    std::uint64_t finished = 0;
+    RankStatus status;
     std::string reason;
     ExitCode code = ExitCode::ok;  // of the reason
   };
@@ -68,9 +67,10 @@ class MpiMessages {
   };
   struct Letter {
     std::uint32_t state = 0;
+    std::uint32_t gone = 0;
     std::uint32_t code = 0;
     std::uint64_t finished = 0;
-    std::array<char, 1008> reason{};
+    std::array<char, 1004> reason{};
   };
 
   [[nodiscard]] std::size_t index(int peer, int lane) const;

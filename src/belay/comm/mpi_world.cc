@@ -14,6 +14,8 @@
 namespace belay::comm {
 namespace {
 
+constexpr std::chrono::seconds kLastWords(2);
+
 struct Place {
   int host = 0;
   int local = 0;  // rank on its host
@@ -69,24 +71,26 @@ class MpiTransport final : public Transport {
   }
 
   void enter(const Signature& call) override { shared_->enter(call); }
-  void finish(std::uint64_t sequence) override {
-    finished_ = sequence;
-    shared_->finish(sequence);
-  }
+  void finish(std::uint64_t sequence) override { shared_->finish(sequence); }
   void beat() override { shared_->beat(); }
   void leave(RankStatus::State state) override {
     shared_->leave(state);
-    messages_.tell(remote_, state, finished_, {}, ExitCode::ok);
+    tell_state();
+  }
+  void go() {
+    shared_->go();
+    tell_state();
   }
   [[nodiscard]] std::optional<RankStatus> status(int rank) const override {
     if (is_local(rank)) return shared_->status(local(rank));
     return remote_status_[static_cast<std::size_t>(rank)];
   }
-  void raise(std::string_view reason, ExitCode code) override {
-    if (shared_->raised()) return;
+  bool raise(std::string_view reason, ExitCode code) override {
+    if (raised_here_) return true;
+    if (!shared_->raise(reason, code)) return false;
     raised_here_ = true;
-    shared_->raise(reason, code);
-    messages_.tell(remote_, RankStatus::State::running, finished_, reason, code);
+    messages_.tell(remote_, {}, reason, code);
+    return true;
   }
   [[nodiscard]] bool raised() override {
     if (!remote_.empty()) hear();
@@ -99,21 +103,14 @@ class MpiTransport final : public Transport {
     return raised() && !raised_here_ && reason_code() != ExitCode::communication;
   }
 
-  // Whether all ranks that can be seen have left, well or not.
-  [[nodiscard]] bool all_left() {
+  // Whether no rank has anything more to say.
+  [[nodiscard]] bool all_gone() {
     if (!remote_.empty()) hear();
     for (int rank = 0; rank < size(); ++rank) {
       const auto other = status(rank);
-      if (!other || other->state == RankStatus::State::running) return false;
+      if (!other || !other->gone) return false;
     }
     return true;
-  }
-  [[nodiscard]] bool any_failed() const {
-    for (int rank = 0; rank < size(); ++rank) {
-      const auto other = status(rank);
-      if (other && other->state == RankStatus::State::failed) return true;
-    }
-    return false;
   }
   MpiWindows& windows() { return shared_->windows(); }
 
@@ -123,16 +120,16 @@ class MpiTransport final : public Transport {
            places_[static_cast<std::size_t>(rank_)].host;
   }
   [[nodiscard]] int local(int peer) const { return places_[static_cast<std::size_t>(peer)].local; }
+  void tell_state() {
+    messages_.tell(remote_, *shared_->status(shared_->rank()), {}, ExitCode::ok);
+  }
   void hear() {
     while (const auto news = messages_.hear()) {
       if (!news->reason.empty()) {
         shared_->raise(news->reason, news->code);
         continue;
       }
-      RankStatus status;
-      status.state = news->state;
-      status.entered = status.finished = news->finished;
-      remote_status_[static_cast<std::size_t>(news->rank)] = status;
+      remote_status_[static_cast<std::size_t>(news->rank)] = news->status;
     }
   }
 
@@ -142,7 +139,6 @@ class MpiTransport final : public Transport {
   MpiMessages messages_;
   std::vector<int> remote_;
   std::vector<std::optional<RankStatus>> remote_status_;
-  std::uint64_t finished_ = 0;
   bool raised_here_ = false;
 };
 
@@ -195,26 +191,17 @@ class MpiWorld final : public World {
   }
 
   ~MpiWorld() override {
-    // Leaving needs all ranks, and they may never come: those that are late get as long as nothing
-    // is known to be wrong.
-    const bool failed = std::uncaught_exceptions() > 0 || transport_->raised();
-    transport_->leave(failed ? RankStatus::State::failed : RankStatus::State::left);
-    using Clock = std::chrono::steady_clock;
-    auto end = Clock::now() + (failed ? std::chrono::seconds(1) : std::chrono::hours(1));
-    bool raised = failed;
-    while (!transport_->all_left() && Clock::now() < end) {
-      if (!raised && transport_->raised()) {
-        // A rank that goes makes mpirun end the others: they get a moment to say what they know.
-        end = std::min(end, Clock::now() + std::chrono::seconds(1));
-        raised = true;
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    const bool failed = std::uncaught_exceptions() > 0;
+    if (failed) {
+      transport_->raise(fmt::format("rank {} has failed", transport_->rank()),
+                        ExitCode::communication);
     }
+    transport_->go();
+    wait_for_others();
     // Freeing windows takes all ranks; one that failed does not come.
-    if (raised || !transport_->all_left() || transport_->raised() || transport_->any_failed()) {
+    if (transport_->raised() || !transport_->all_gone()) {
       // The exit code of the job should be that of a rank that failed: those that did not go last.
-      if (!failed || transport_->raised_elsewhere())
-        std::this_thread::sleep_for(std::chrono::seconds(1));
+      if (!failed || transport_->raised_elsewhere()) std::this_thread::sleep_for(kLastWords);
       transport_->windows().abandon();
       return;
     }
@@ -236,6 +223,17 @@ class MpiWorld final : public World {
   void mpi_barrier() override { check_mpi(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier"); }
 
  private:
+  // A rank that goes makes mpirun end the others, which may still have to say what they know. As
+  // long as nothing is known to be wrong they may be very late; else one may have stopped.
+  void wait_for_others() {
+    using Clock = std::chrono::steady_clock;
+    auto end = Clock::now() + std::chrono::hours(1);
+    while (!transport_->all_gone() && Clock::now() < end) {
+      if (transport_->raised()) end = std::min(end, Clock::now() + kLastWords);
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+
   MPI_Comm host_ = MPI_COMM_NULL;
   std::vector<int> host_of_;
   std::unique_ptr<MpiTransport> transport_;

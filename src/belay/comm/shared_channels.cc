@@ -72,7 +72,9 @@ void SharedChannels::enter(int rank, const Signature& call) const {
 RankStatus SharedChannels::status(int rank) const {
   const StatusLine& other = line(rank);
   RankStatus status;
-  status.state = static_cast<RankStatus::State>(other.state.load(std::memory_order_acquire));
+  const std::uint32_t state = other.state.load(std::memory_order_acquire);
+  status.state = static_cast<RankStatus::State>(state & ~StatusLine::kGone);
+  status.gone = (state & StatusLine::kGone) != 0;
   status.finished = other.finished.load(std::memory_order_acquire);
   status.entered = other.entered.load(std::memory_order_acquire);
   status.beat = other.beat.load(std::memory_order_relaxed);
@@ -88,14 +90,15 @@ RankStatus SharedChannels::status(int rank) const {
   return status;
 }
 
-void SharedChannels::raise(std::string_view reason, ExitCode code) const {
+bool SharedChannels::raise(std::string_view reason, ExitCode code) const {
   std::uint32_t none = 0;
-  if (!reason_->state.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) return;
+  if (!reason_->state.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) return false;
   const std::size_t length = std::min(reason.size(), reason_->text.size() - 1);
   std::memcpy(reason_->text.data(), reason.data(), length);
   reason_->text[length] = '\0';
   reason_->code = static_cast<std::uint32_t>(code);
   reason_->state.store(2, std::memory_order_release);
+  return true;
 }
 
 std::string SharedChannels::reason() const {

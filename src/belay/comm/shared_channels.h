@@ -32,9 +32,11 @@ struct Channel {
 };
 
 struct alignas(kLine) StatusLine {
+  static constexpr std::uint32_t kGone = 1U << 31;
+
   std::atomic<std::uint64_t> entered;
   std::atomic<std::uint64_t> finished;
-  std::atomic<std::uint32_t> state;
+  std::atomic<std::uint32_t> state;  // RankStatus::State, and whether it is gone
   // The call last entered, in words that may be read while they change; `version` is odd meanwhile.
   std::atomic<std::uint32_t> version;
   std::array<std::atomic<std::uint64_t>, 4> call;
@@ -66,7 +68,7 @@ class SharedChannels {
   [[nodiscard]] StatusLine& line(int rank) const;
   [[nodiscard]] RankStatus status(int rank) const;
   void enter(int rank, const Signature& call) const;
-  void raise(std::string_view reason, ExitCode code) const;
+  bool raise(std::string_view reason, ExitCode code) const;
   [[nodiscard]] bool raised() const { return reason_->state.load(std::memory_order_acquire) == 2; }
   [[nodiscard]] std::string reason() const;
   [[nodiscard]] ExitCode reason_code() const {

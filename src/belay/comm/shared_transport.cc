@@ -86,4 +86,8 @@ void SharedTransport::leave(RankStatus::State state) {
   channels_.line(rank_).state.store(static_cast<std::uint32_t>(state), std::memory_order_release);
 }
 
+void SharedTransport::go() {
+  channels_.line(rank_).state.fetch_or(StatusLine::kGone, std::memory_order_release);
+}
+
 }  // namespace belay::comm

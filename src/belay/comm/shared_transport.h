@@ -28,10 +28,14 @@ class SharedTransport : public Transport {
   void finish(std::uint64_t sequence) override;
   void beat() override;
   void leave(RankStatus::State state) override;
+  void go();  // after that this rank calls nothing more
   [[nodiscard]] std::optional<RankStatus> status(int rank) const override {
     return channels_.status(rank);
   }
-  void raise(std::string_view reason, ExitCode code) override { channels_.raise(reason, code); }
+  bool raise(std::string_view reason, ExitCode code) override {
+    raised_here_ = channels_.raise(reason, code) || raised_here_;
+    return raised_here_;
+  }
   [[nodiscard]] bool raised() override { return channels_.raised(); }
   [[nodiscard]] std::string reason() override { return channels_.reason(); }
   [[nodiscard]] ExitCode reason_code() override { return channels_.reason_code(); }
@@ -57,6 +61,7 @@ class SharedTransport : public Transport {
 
   SharedChannels channels_;
   int rank_;
+  bool raised_here_ = false;
   std::vector<Side> sides_;
 };
 

@@ -35,6 +35,7 @@ inline constexpr std::size_t kMeteredBytes = 4096;
 struct RankStatus {
   enum class State : std::uint32_t { running, left, failed };
   State state = State::running;
+  bool gone = false;           // has nothing more to say: its process may end
   std::uint64_t entered = 0;   // sequence number of the last call entered
   std::uint64_t finished = 0;  // and finished
   std::uint64_t beat = 0;      // grows while the rank waits
@@ -87,7 +88,8 @@ class Transport {
   // Nothing where the transport cannot tell.
   [[nodiscard]] virtual std::optional<RankStatus> status(int rank) const = 0;
   // Tells all ranks why the group cannot go on, and the exit code of that; the first reason stays.
-  virtual void raise(std::string_view reason, ExitCode code) = 0;
+  // Whether it is one of this rank, as far as its host knows.
+  virtual bool raise(std::string_view reason, ExitCode code) = 0;
   [[nodiscard]] virtual bool raised() = 0;
   [[nodiscard]] virtual std::string reason() = 0;
   [[nodiscard]] virtual ExitCode reason_code() = 0;
