@@ -101,6 +101,9 @@ std::span<const config::Field> CommConfig::fields() {
           "pays: for tensors that it makes faster, by a measurement at start; always: for all but "
           "vectors and small ones",
           config::one_of(kWhen)),
+      field<&CommConfig::compression_warmup>(
+          "compression_warmup",
+          "steps at the beginning of training that send gradients as they are", between(0, 1e12)),
   };
   return kFields;
 }

@@ -38,6 +38,7 @@ struct CommConfig {
   double compression_min_sparsity = 0.1;
   CompressionLevel compression_level = CompressionLevel::all;
   CompressionWhen compression_when = CompressionWhen::pays;
+  std::int64_t compression_warmup = 0;  // steps
 
   static constexpr std::string_view kSection = "comm";
   static std::span<const config::Field> fields();

@@ -137,6 +137,7 @@ void CompressedReducer::end_step(bool counts) {
 }
 
 void CompressedReducer::reduce(std::span<float> bucket, std::span<const BucketPiece> pieces) {
+  if (send_all_) return sum_all(bucket, pieces);
   lay_out(bucket, pieces);
   sum_plain(bucket, pieces);
   const double plain = sum_traffic(plain_, group_.size());
@@ -180,6 +181,21 @@ void CompressedReducer::lay_out(std::span<float> bucket, std::span<const BucketP
   }
   per_owner_ = (blocks_ + group_.size() - 1) / group_.size();
   message_bytes_ = options_.mode == Compression::int8 ? message_of(per_owner_) : at;
+}
+
+// Everything as it is, and what is still owed.
+void CompressedReducer::sum_all(std::span<float> bucket, std::span<const BucketPiece> pieces) {
+  for (const BucketPiece& piece : pieces) {
+    if (!residuals_.has(piece.parameter)) continue;
+    const Residuals::Place owed = residuals_.place(piece.parameter, piece.begin, piece.count);
+    float* const gradient = bucket.data() + piece.at;
+    comm::add_scaled(gradient, owed.before, owed.factor, gradient, piece.count);
+    std::fill_n(owed.after, piece.count, 0.0F);
+  }
+  communicator_.all_reduce(bucket.data(), bucket.data(), std::ssize(bucket), DType::f32,
+                           comm::ReduceOp::sum);
+  const double sent = sum_traffic(std::ssize(bucket), group_.size());
+  count_traffic(sent, sent);
 }
 
 // Pieces that are not compressed, together.

@@ -48,6 +48,10 @@ class CompressedReducer final : public BucketReducer {
   static std::size_t bytes(const ParameterTable& table, std::int64_t bucket_elements,
                            const CompressionOptions& options, int size);
 
+  // Whether the steps that follow send gradients as they are, with what is still owed: a warm-up
+  // (Lin et al., section 3.3; Tang et al., "1-bit Adam", ICML 2021).
+  void send_all(bool all) { send_all_ = all; }
+
   void reduce(std::span<float> bucket, std::span<const BucketPiece> pieces) override;
   void begin_step(double multiplier) override;
   void end_step(bool counts) override;
@@ -71,6 +75,7 @@ class CompressedReducer final : public BucketReducer {
   };
   struct Run;
 
+  void sum_all(std::span<float> bucket, std::span<const BucketPiece> pieces);
   void sum_plain(std::span<float> bucket, std::span<const BucketPiece> pieces);
   void lay_out(std::span<float> bucket, std::span<const BucketPiece> pieces);
   void pack();
@@ -88,6 +93,7 @@ class CompressedReducer final : public BucketReducer {
   CompressionOptions options_;
   CompressionGroup group_;
   Residuals residuals_;
+  bool send_all_ = false;
   std::vector<Part> parts_;
   std::int64_t plain_ = 0;      // elements of the present bucket that are sent as they are
   std::int64_t packed_ = 0;     // and of all parts

@@ -54,6 +54,20 @@ TEST_F(CompressedRunTest, LearnsAsWithoutAndSendsLess) {
   }
 }
 
+TEST_F(CompressedRunTest, TheWarmUpIsThatWithoutCompression) {
+  static_cast<void>(run(2, to(path("dense")), "none"));
+  const auto dense = steps(path("dense"));
+  for (const std::string mode : kModes) {
+    SCOPED_TRACE(mode);
+    static_cast<void>(run(2, to(path(mode)), mode, {"comm.compression_warmup=6"}));
+    const auto ours = steps(path(mode));
+    for (const int step : {1, 6, 7}) EXPECT_EQ(ours.at(step)["loss"], dense.at(step)["loss"]);
+    EXPECT_EQ(ours.at(6)["comm_bytes"], dense.at(6)["comm_bytes"]);
+    EXPECT_LT(ours.at(7)["comm_bytes"], dense.at(7)["comm_bytes"]);
+    EXPECT_NE(ours.at(15)["loss"], dense.at(15)["loss"]);
+  }
+}
+
 TEST_F(CompressedRunTest, AResumedRunRepeatsTheLossesBitForBit) {
   for (const std::string mode : kModes) {
     for (const std::string when : {"always", "pays"}) {

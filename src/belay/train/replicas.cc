@@ -167,12 +167,13 @@ void Replicas::connect(Device& device, Program& program, const std::string& comp
   }
 }
 
-void Replicas::begin_step(double multiplier) {
+void Replicas::begin_step(std::int64_t step, double multiplier) {
   if (exchange_ != nullptr) exchange_->reset_times();
   if (sharded_ != nullptr) {
     before_ = sharded_->times();
     sharded_->begin_step();
   }
+  if (compressor_ != nullptr) compressor_->send_all(step <= config_.comm.compression_warmup);
   if (reducer_ != nullptr) reducer_->begin_step(multiplier);
 }
 

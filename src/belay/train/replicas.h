@@ -50,8 +50,8 @@ class Replicas {
   // Takes over what the snapshot says this rank owes.
   void restore_residuals(const std::string& snapshot);
 
-  // The next step multiplies its losses by `multiplier`.
-  void begin_step(double multiplier);
+  // The next step, counted from 1, multiplies its losses by `multiplier`.
+  void begin_step(std::int64_t step, double multiplier);
   // Whether the step changed the parameters.
   void end_step(bool updated);
   // Of the step; zeros with one rank.

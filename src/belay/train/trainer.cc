@@ -233,7 +233,7 @@ void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   clock_.reset();
   data_ms_ = 0;
   const double scale = gradients_.scale();
-  replicas_.begin_step(gradients_.multiplier());
+  replicas_.begin_step(step, gradients_.multiplier());
   links_.begin_step();
   if (InterruptScope::requested() != 0) stepper.ask_to_stop();
   const StepResult result =
