@@ -51,7 +51,8 @@ struct ModelConfig {
   double init_std =
       0.02;  // residual projections: init_std / sqrt(2 layers) (GPT-2 paper, sec. 2.3)
 
-  // Fixed by the family, changed only by an imported config.json.
+  // The family's defaults are what its published models have; a family's config.json cannot say
+  // every other combination, and what it cannot say is not trained (require_hf_config).
   Activation activation = Activation::silu;
   bool attention_bias = false;      // q, k, v
   bool attention_out_bias = false;  // output projection

@@ -215,6 +215,21 @@ ModelConfig parse_hf_config(std::string_view json, const std::string& path) {
   return config;
 }
 
+void require_hf_config(const ModelConfig& config) {
+  std::string difference;
+  try {
+    difference = first_difference(
+        parse_hf_config(hf_config_text(config, DType::f32), "[model] as config.json"), config);
+  } catch (const Error& error) {
+    fail(ExitCode::usage, "{}", error.what());
+  }
+  if (difference.empty()) return;
+  fail(ExitCode::usage,
+       "[model]: {} (as a config.json of family {} is read, and as it is set); snapshots of such a "
+       "model could not be loaded again: change it",
+       difference, name_of(config.family));
+}
+
 ModelConfig load_hf_config(const std::string& dir) {
   const std::string path = dir + "/" + std::string(kConfigFile);
   return parse_hf_config(read_file(path, kMaxFile), path);

@@ -20,6 +20,10 @@ ModelConfig load_hf_config(const std::string& dir);
 // The config.json that transformers loads (4.x keys, which later versions read too).
 std::string hf_config_text(const ModelConfig& config, DType weights);
 
+// Error(usage) naming the setting where reading that config.json back would give another model, or
+// none: snapshots of such a model could not be loaded.
+void require_hf_config(const ModelConfig& config);
+
 // Names the first setting in which two models differ, with both values; empty when they are the
 // same model. Dropout and initialisation are training settings and do not count.
 std::string first_difference(const ModelConfig& a, const ModelConfig& b);

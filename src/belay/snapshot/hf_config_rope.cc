@@ -56,7 +56,12 @@ void read_scaling(ConfigFields& fields, RopeConfig& rope) {
   if (type == "linear" || type == "dynamic") {
     rope.scaling = type == "linear" ? RopeScaling::linear : RopeScaling::dynamic;
     rope.factor = required_positive(fields, "factor");
-    fields.ignore({"original_max_position_embeddings"});  // max_position_embeddings counts there
+    if (type == "dynamic") {
+      // Where it is absent, as in most files, max_position_embeddings counts.
+      rope.original_seq_len = fields.integer("original_max_position_embeddings", 0, kMaxLength);
+    } else {
+      fields.ignore({"original_max_position_embeddings"});
+    }
   } else if (type == "yarn") {
     read_yarn(fields, rope);
   } else if (type == "llama3") {

@@ -56,6 +56,63 @@ TEST(HfConfigTest, WhatIsWrittenReadsBack) {
   }
 }
 
+// Dynamic scaling stretches from its original length, which most files do not have.
+TEST(HfConfigTest, TheLengthBeforeStretchingIsKept) {
+  ModelConfig config = tiny_config(Family::llama, true);
+  config.rope.scaling = RopeScaling::dynamic;
+  config.rope.factor = 2.0;
+  config.rope.original_seq_len = config.seq_len / 2;
+  const ModelConfig read = parse(hf_config_text(config, DType::f32));
+  EXPECT_EQ(read.rope.original_seq_len, config.seq_len / 2);
+  ModelConfig other = config;
+  other.rope.original_seq_len = config.seq_len / 4;
+  EXPECT_NE(first_difference(read, other).find("rope_original_seq_len"), std::string::npos);
+  EXPECT_EQ(parse(llama(R"("rope_scaling":{"type":"dynamic","factor":2.0})")).rope.original_seq_len,
+            0);
+  // Without one it is the longest sequence, and llama3's reader wants to be told.
+  config.rope = {.scaling = RopeScaling::llama3, .factor = 8.0};
+  EXPECT_EQ(first_difference(parse(hf_config_text(config, DType::f32)), config), "");
+}
+
+TEST(HfConfigTest, WhatItCannotSayIsRefused) {
+  const auto refusal_of = [](Family family, const auto& change) -> std::string {
+    ModelConfig config = tiny_config(family, false);
+    change(config);
+    try {
+      require_hf_config(config);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      return error.what();
+    }
+    return "accepted";
+  };
+  using M = ModelConfig;
+  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2}) {
+    EXPECT_EQ(refusal_of(family, [](M&) {}), "accepted");
+  }
+  const std::vector<std::tuple<Family, void (*)(M&), std::string>> cases = {
+      {Family::llama, [](M& m) { m.attention_bias = true; },
+       "attention_out_bias is true and false"},
+      {Family::llama, [](M& m) { m.attention_out_bias = true; }, "attention_out_bias is false"},
+      {Family::qwen2, [](M& m) { m.mlp_bias = true; }, "mlp_bias is false and true"},
+      {Family::qwen2, [](M& m) { m.attention_bias = false; }, "attention_bias is true and false"},
+      {Family::qwen2, [](M& m) { m.attention_out_bias = true; }, "attention_out_bias is false"},
+      {Family::gpt2, [](M& m) { m.attention_bias = false; }, "attention_bias is true and false"},
+      {Family::gpt2, [](M& m) { m.mlp_bias = false; }, "mlp_bias is true and false"},
+      {Family::gpt2, [](M& m) { m.kv_heads = 1; }, "kv_heads is"},
+      {Family::gpt2, [](M& m) { m.head_dim *= 2; }, "head_dim is"},
+      {Family::llama,
+       [](M& m) {
+         m.rope = {.scaling = RopeScaling::llama3, .low_freq_factor = 4, .high_freq_factor = 4};
+       },
+       "high_freq_factor is 4.0; it must be above low_freq_factor 4"},
+  };
+  for (const auto& [family, change, cause] : cases) {
+    const std::string message = refusal_of(family, change);
+    EXPECT_NE(message.find(cause), std::string::npos) << message << "\nexpected: " << cause;
+  }
+}
+
 TEST(HfConfigTest, DefaultsAreThoseOfTheClasses) {
   const ModelConfig gpt2 = parse(R"({"model_type":"gpt2"})");
   EXPECT_EQ(first_difference(gpt2, preset_config("gpt2-124m")), "");

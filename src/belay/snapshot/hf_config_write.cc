@@ -25,12 +25,18 @@ std::string_view torch_name(DType dtype) {
   return dtype == DType::f32 ? "float32" : dtype == DType::bf16 ? "bfloat16" : "float16";
 }
 
-// The other kinds work from the longest sequence.
+// Linear scaling is the same at every length.
 bool needs_original(RopeScaling scaling) {
-  return scaling == RopeScaling::yarn || scaling == RopeScaling::llama3;
+  return scaling == RopeScaling::dynamic || scaling == RopeScaling::yarn ||
+         scaling == RopeScaling::llama3;
 }
 
-nlohmann::ordered_json rope_scaling(const RopeConfig& rope) {
+std::int64_t original_length(const ModelConfig& config) {
+  return config.rope.original_seq_len > 0 ? config.rope.original_seq_len : config.seq_len;
+}
+
+nlohmann::ordered_json rope_scaling(const ModelConfig& config) {
+  const RopeConfig& rope = config.rope;
   if (rope.scaling == RopeScaling::none) return nullptr;
   nlohmann::ordered_json json;
   json["rope_type"] = name_of(rope.scaling);
@@ -44,8 +50,8 @@ nlohmann::ordered_json rope_scaling(const RopeConfig& rope) {
     json["beta_slow"] = rope.beta_slow;
     if (rope.attention_factor > 0) json["attention_factor"] = rope.attention_factor;
   }
-  if (rope.original_seq_len > 0 && needs_original(rope.scaling)) {
-    json["original_max_position_embeddings"] = rope.original_seq_len;
+  if (needs_original(rope.scaling)) {
+    json["original_max_position_embeddings"] = original_length(config);
   }
   return json;
 }
@@ -79,7 +85,7 @@ void write_llama_like(const ModelConfig& config, nlohmann::ordered_json& json) {
   json["max_position_embeddings"] = config.seq_len;
   json["rms_norm_eps"] = config.norm_eps;
   json["rope_theta"] = config.rope.theta;
-  json["rope_scaling"] = rope_scaling(config.rope);
+  json["rope_scaling"] = rope_scaling(config);
   json["attention_dropout"] = 0.0;
   if (qwen) {
     json["use_sliding_window"] = false;
@@ -131,22 +137,19 @@ std::string first_difference(const ModelConfig& a, const ModelConfig& b) {
   compare("mlp_bias", a.mlp_bias, b.mlp_bias);
   if (a.learned_positions()) return found;
   compare("rope_theta", a.rope.theta, b.rope.theta);
-  compare("rope scaling", name_of(a.rope.scaling), name_of(b.rope.scaling));
+  compare("rope_scaling", name_of(a.rope.scaling), name_of(b.rope.scaling));
   if (a.rope.scaling == RopeScaling::none) return found;
-  compare("rope factor", a.rope.factor, b.rope.factor);
+  compare("rope_factor", a.rope.factor, b.rope.factor);
   if (needs_original(a.rope.scaling)) {
-    const auto original = [](const ModelConfig& config) {
-      return config.rope.original_seq_len > 0 ? config.rope.original_seq_len : config.seq_len;
-    };
-    compare("rope original_seq_len", original(a), original(b));
+    compare("rope_original_seq_len", original_length(a), original_length(b));
   }
   if (a.rope.scaling == RopeScaling::llama3) {
-    compare("rope low_freq_factor", a.rope.low_freq_factor, b.rope.low_freq_factor);
-    compare("rope high_freq_factor", a.rope.high_freq_factor, b.rope.high_freq_factor);
+    compare("rope_low_freq_factor", a.rope.low_freq_factor, b.rope.low_freq_factor);
+    compare("rope_high_freq_factor", a.rope.high_freq_factor, b.rope.high_freq_factor);
   } else if (a.rope.scaling == RopeScaling::yarn) {
-    compare("rope beta_fast", a.rope.beta_fast, b.rope.beta_fast);
-    compare("rope beta_slow", a.rope.beta_slow, b.rope.beta_slow);
-    compare("rope attention_factor", a.rope.attention_factor, b.rope.attention_factor);
+    compare("rope_beta_fast", a.rope.beta_fast, b.rope.beta_fast);
+    compare("rope_beta_slow", a.rope.beta_slow, b.rope.beta_slow);
+    compare("rope_attention_factor", a.rope.attention_factor, b.rope.attention_factor);
   }
   return found;
 }

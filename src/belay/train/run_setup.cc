@@ -6,6 +6,7 @@
 #include "belay/base/parallel.h"
 #include "belay/model/model_fields.h"
 #include "belay/snapshot/convert.h"
+#include "belay/snapshot/hf_config.h"
 #include "belay/train/model_source.h"
 
 namespace belay {
@@ -95,6 +96,7 @@ RunSetup set_up_run(RunConfig config) {
          config.data.train);
   }
   finish_config(model);
+  require_hf_config(model);
   train.check_ids(static_cast<std::int32_t>(model.vocab));
   if (val) val->check_ids(static_cast<std::int32_t>(model.vocab));
   if (train.counted() == 0) {

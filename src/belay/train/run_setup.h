@@ -24,7 +24,8 @@ struct RunSetup {
 
 // Opens the data, takes the model from model.path or [model] (its vocabulary from the data's
 // tokenizer when not set), and refuses what does not fit together: ids beyond the vocabulary,
-// rows longer than the position table. Nothing is allocated yet.
+// rows longer than the position table, a model that its config.json cannot say. Nothing is
+// allocated yet.
 RunSetup set_up_run(RunConfig config);
 // The same on every rank, each of which opens the data for itself; Error(data) if they differ.
 RunSetup set_up_run(RunConfig config, const RankGroup& ranks);
