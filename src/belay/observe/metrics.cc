@@ -1,5 +1,7 @@
 #include "belay/observe/metrics.h"
 
+#include <exception>
+
 namespace belay {
 
 void MetricHub::step(const StepMetrics& metrics) {
@@ -52,10 +54,26 @@ void MetricHub::link(const LinkMetrics& metrics) {
   for (const auto& sink : sinks_) sink->link(metrics);
 }
 
+MetricHub::~MetricHub() {
+  try {
+    close();
+  } catch (...) {
+  }
+}
+
 void MetricHub::close() {
-  flush();
-  for (const auto& sink : sinks_) sink->close();
+  std::exception_ptr failure;
+  const auto attempt = [&](const auto& body) {
+    try {
+      body();
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  attempt([&] { flush(); });
+  for (const auto& sink : sinks_) attempt([&] { sink->close(); });
   sinks_.clear();
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace belay

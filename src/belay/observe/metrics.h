@@ -103,7 +103,9 @@ class MetricSink {
 class MetricHub {
  public:
   explicit MetricHub(std::int64_t log_every) : log_every_(log_every) {}
-  ~MetricHub() { close(); }
+  // Closes what is open still; what sinks throw then is lost, as a run that ends so has an error
+  // already.
+  ~MetricHub();
   MetricHub(const MetricHub&) = delete;
   MetricHub& operator=(const MetricHub&) = delete;
 
@@ -113,6 +115,7 @@ class MetricHub {
   void snapshot(const SnapshotMetrics& metrics);
   void skipped_step(const SkippedStepMetrics& metrics);
   void link(const LinkMetrics& metrics);
+  // All sinks, also where one fails; what the first threw goes on its way then.
   void close();
 
  private:

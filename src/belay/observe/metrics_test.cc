@@ -137,6 +137,54 @@ class Recorder final : public MetricSink {
   std::vector<StepMetrics>& steps_;
 };
 
+// A sink whose disk is full.
+class Failing final : public MetricSink {
+ public:
+  explicit Failing(int& closed) : closed_(closed) {}
+  void step(const StepMetrics&) override { fail(ExitCode::capacity, "no room"); }
+  void evaluation(const EvaluationMetrics&) override {}
+  void snapshot(const SnapshotMetrics&) override {}
+  void close() override {
+    ++closed_;
+    fail(ExitCode::capacity, "no room for the end either");
+  }
+
+ private:
+  int& closed_;
+};
+
+// The error that ends a run is the one that is seen, whatever sinks say to its last record.
+TEST(MetricHubTest, SinksThatFailDoNotStandInTheWayOfAnError) {
+  int closed = 0;
+  try {
+    MetricHub hub(10);
+    hub.add(std::make_unique<Failing>(closed));
+    hub.add(std::make_unique<Failing>(closed));
+    hub.step({.step = 1});
+    fail(ExitCode::numerics, "the loss is not finite");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::numerics);
+  }
+  EXPECT_EQ(closed, 2);
+}
+
+TEST(MetricHubTest, ClosingReachesAllSinksAndSaysWhatFailedFirst) {
+  int closed = 0;
+  MetricHub hub(10);
+  hub.add(std::make_unique<Failing>(closed));
+  hub.add(std::make_unique<Failing>(closed));
+  hub.step({.step = 1});
+  try {
+    hub.close();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "no room");
+  }
+  EXPECT_EQ(closed, 2);
+  hub.close();  // has nothing left
+  EXPECT_EQ(closed, 2);
+}
+
 TEST(MetricHubTest, RatesComeFromTheSameWindowAsTheStepTime) {
   std::vector<StepMetrics> records;
   MetricHub hub(2);
