@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <string>
 #include <string_view>
 
@@ -109,13 +108,11 @@ template <class Body>
 auto noting_failure(FlightRecorder& recorder, Body&& body) {
   try {
     return body();
-  } catch (const Error& error) {
+  } catch (...) {
+    const Error error = current_error();
     const bool said_elsewhere = std::string_view(error.what()).empty();
     recorder.note(said_elsewhere ? FlightRecorder::End::elsewhere : FlightRecorder::End::error,
                   static_cast<int>(error.code()), error.what());
-    throw;
-  } catch (const std::exception& error) {
-    recorder.note(FlightRecorder::End::error, static_cast<int>(ExitCode::failure), error.what());
     throw;
   }
 }

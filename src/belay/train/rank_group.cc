@@ -2,8 +2,6 @@
 
 #include <exception>
 
-#include "belay/base/error.h"
-
 namespace belay {
 
 void RankGroup::together(const std::function<void()>& body) const {
@@ -14,9 +12,11 @@ void RankGroup::together(const std::function<void()>& body) const {
   std::exception_ptr failure;
   try {
     body();
-  } catch (const Error& error) {
+  } catch (...) {
+    // Whatever it is: the others wait for a verdict.
+    const Error error = current_error();
     verdict = rank() * kCodes + static_cast<int>(error.code());
-    failure = std::current_exception();
+    failure = std::make_exception_ptr(error);
   }
   auto first = static_cast<double>(verdict);
   communicator_->all_reduce(&first, &first, 1, DType::f64, comm::ReduceOp::min);

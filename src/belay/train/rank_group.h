@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "belay/base/error.h"
 #include "belay/comm/communicator.h"
 
 namespace belay {
@@ -29,6 +30,17 @@ class RankGroup {
   // exit code. The message is that of the rank that failed, and empty on the others: it is said
   // once.
   void together(const std::function<void()>& body) const;
+  // For a body that fails alike on every rank, without communication: the first one's message is
+  // the one that is said.
+  template <class Body>
+  void alike(Body&& body) const {
+    try {
+      body();
+    } catch (const Error& error) {
+      if (first()) throw;
+      throw Error(error.code(), "");
+    }
+  }
   // What this rank's last calls were goes to RUN/flight/rank-N.json if it ends as it should not.
   void keep_flight_records(const std::string& run) const;
   // In place: the sums over the ranks.

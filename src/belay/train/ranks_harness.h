@@ -6,6 +6,26 @@
 
 namespace belay::testing {
 
+// Runs the body on ranks that are threads; what each of them threw, ExitCode::ok if nothing.
+inline std::vector<Error> errors_of_ranks(int ranks,
+                                          const std::function<void(comm::Communicator&)>& body) {
+  comm::ThreadGroup group(ranks);
+  std::vector<Error> errors(static_cast<std::size_t>(ranks), Error(ExitCode::ok, ""));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        comm::Communicator communicator(group.transport(rank), {});
+        body(communicator);
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = current_error();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
 class RanksHarness : public TrainerHarness {
  protected:
   [[nodiscard]] RunConfig config_of(int ranks, const std::vector<std::string>& overrides) const {
@@ -29,6 +49,24 @@ class RanksHarness : public TrainerHarness {
       if (communicator.rank() == 0) summary = mine;
     }));
     return summary;
+  }
+
+  // What each rank's training ends with. `change`: of a rank's own settings.
+  [[nodiscard]] std::vector<Error> errors_of(
+      int ranks, const std::string& out, const std::vector<std::string>& overrides,
+      const std::function<void(int rank, RunConfig&, TrainOptions&)>& change = {}) const {
+    const RunConfig shared = config_of(ranks, overrides);
+    return errors_of_ranks(ranks, [&](comm::Communicator& communicator) {
+      RunConfig own = shared;
+      TrainOptions options = to(out);
+      options.communicator = &communicator;
+      if (change) change(communicator.rank(), own, options);
+      static_cast<void>(train(own, options));
+    });
+  }
+
+  [[nodiscard]] static bool log_has(const std::string& run, std::string_view text) {
+    return read_file(run + "/log.txt").find(text) != std::string::npos;
   }
 
   static void expect_losses(const std::string& run, const std::string& other, double tolerance) {

@@ -54,9 +54,11 @@ void save_together(const RankGroup& ranks, ShardedState* sharded, Program& progr
     };
     try {
       body({reader(State::masters), reader(State::m), reader(State::v)});
-    } catch (const Error& error) {
-      if (error.code() == ExitCode::communication) throw;  // then nobody listens any more
-      failure = std::current_exception();
+    } catch (...) {
+      // Whatever it is, the others wait for requests; but not where communication is what failed.
+      const Error error = current_error();
+      if (error.code() == ExitCode::communication) throw;
+      failure = std::make_exception_ptr(error);
     }
     exchange(ranks, {});
   } else {
