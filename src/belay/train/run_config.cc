@@ -43,9 +43,21 @@ void check_pipeline(const comm::CommConfig& config) {
   }
 }
 
-// `rounds`: micro-batches that a rank has in a step, at most.
-void check_sharing(const RunConfig& config, std::int64_t rounds) {
+void read_into(RunConfig& config, std::string_view text, std::string_view source,
+               const std::vector<std::string>& overrides) {
+  const auto sections = sections_of(config);
+  config::read_text(text, source, sections);
+  for (const std::string& assignment : overrides) config::apply_override(assignment, sections);
+}
+
+}  // namespace
+
+void check_sharing(const RunConfig& config, int ranks) {
+  if (ranks == 1) return;
   const std::int64_t zero = config.parallel.zero;
+  // Micro-batches that a rank has in a step, at most.
+  const std::int64_t micro_batches = config.train.global_batch / config.train.micro_batch;
+  const std::int64_t rounds = (micro_batches + ranks - 1) / ranks;
   if (zero == 1 && config.comm.pipeline_depth > 0) {
     fail(ExitCode::usage,
          "comm.pipeline_depth = {} sends the gradients of every micro-batch, parallel.zero = 1 "
@@ -61,15 +73,6 @@ void check_sharing(const RunConfig& config, std::int64_t rounds) {
          zero, rounds);
   }
 }
-
-void read_into(RunConfig& config, std::string_view text, std::string_view source,
-               const std::vector<std::string>& overrides) {
-  const auto sections = sections_of(config);
-  config::read_text(text, source, sections);
-  for (const std::string& assignment : overrides) config::apply_override(assignment, sections);
-}
-
-}  // namespace
 
 std::vector<config::Section> sections_of(RunConfig& config) {
   return {
@@ -108,8 +111,7 @@ RunConfig parse_config(std::string_view text, std::string_view source,
   }
   check_pipeline(config.comm);
   resolve_batch(config.train, ranks);
-  const std::int64_t micro_batches = config.train.global_batch / config.train.micro_batch;
-  if (ranks > 1) check_sharing(config, (micro_batches + ranks - 1) / ranks);
+  check_sharing(config, ranks);
   check_schedule(config.optimizer.schedule_of(config.train.steps));
   check_clipping(config.optimizer);
   check_precision(config.precision);

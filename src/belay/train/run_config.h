@@ -47,6 +47,10 @@ RunConfig load_config(const std::string& path, const std::vector<std::string>& o
 RunConfig parse_config(std::string_view text, std::string_view source,
                        const std::vector<std::string>& overrides, int ranks = 1);
 
+// Error(usage) where the exchange that is asked for does not go with parallel.zero; batches are
+// resolved.
+void check_sharing(const RunConfig& config, int ranks);
+
 // The configuration in force, as TOML with comments; load_config reads it back unchanged.
 std::string to_toml(RunConfig config);
 
