@@ -4,12 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "belay/base/check.h"
 #include "belay/cli/bench.h"
 #include "belay/cli/options.h"
 #include "belay/cli/report.h"
+#include "belay/comm/comm_config.h"
 #include "belay/model/model_config.h"
 #include "belay/train/overlap_bench.h"
 
@@ -21,6 +24,15 @@ struct Arguments {
   int ranks = 2;
   bool json = false;
 };
+
+// The range that [comm] gives a key; an option is never off.
+CLI::Range range_of(std::string_view key, double least = 0) {
+  const auto fields = comm::CommConfig::fields();
+  const auto found = std::find_if(fields.begin(), fields.end(),
+                                  [&](const config::Field& field) { return field.name == key; });
+  BELAY_CHECK(found != fields.end());
+  return {std::max(least, found->rule.low), found->rule.high};
+}
 
 void print_json(const OverlapReport& report, const Arguments& a) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
@@ -79,10 +91,10 @@ void add_bench_overlap(CLI::App& bench) {
       ->check(above_zero())
       ->capture_default_str();
   command->add_option("--bucket-mb", a->bench.bucket_mb, "As [comm] bucket_mb")
-      ->check(above_zero())
+      ->check(range_of("bucket_mb"))
       ->capture_default_str();
   command->add_option("--depth", a->bench.depth, "As [comm] pipeline_depth")
-      ->check(above_zero())
+      ->check(range_of("pipeline_depth", 1))
       ->capture_default_str();
   command->add_option("--repetitions", a->bench.repetitions, "Steps of each kind, in alternation")
       ->check(above_zero())

@@ -92,12 +92,6 @@ void print_summary(const TrainSummary& s, const std::string& out, bool json) {
   if (!s.finished) fmt::print("continue with: belay train CONFIG --out {} --resume auto\n", out);
 }
 
-int ranks_on_host(comm::World& world) {
-  const std::vector<int>& hosts = world.host_of();
-  return static_cast<int>(
-      std::count(hosts.begin(), hosts.end(), hosts[static_cast<std::size_t>(world.rank())]));
-}
-
 // Ranks that start with all processors of their host would take them from each other.
 void share_processors(int ranks) {
   if (ranks == 1 || std::getenv("OMP_NUM_THREADS") != nullptr) return;
@@ -188,8 +182,8 @@ void run(comm::World& world, const Arguments& arguments) {
   const bool first = world.rank() == 0;
   if (!first) log::set_level(log::Level::error);
   const RunConfig config = load_as(world.rank(), world.size(), arguments);
-  options.ranks_on_host = ranks_on_host(world);
-  share_processors(options.ranks_on_host);
+  options.host = place_on_host(world.host_of(), world.rank());
+  share_processors(options.host.ranks);
   comm::CommunicatorOptions how;
   how.timeout_s = config.comm.timeout_s;
   how.order_stable = config.comm.order_stable;

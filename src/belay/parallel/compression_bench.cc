@@ -2,19 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <random>
-#include <thread>
 
 #include "belay/base/error.h"
 #include "belay/comm/compression/block_quantiser.h"
 #include "belay/comm/fault_transport.h"
-#include "belay/comm/thread_transport.h"
 #include "belay/comm/topology.h"
 #include "belay/comm/world.h"
 #include "belay/parallel/compression_choice.h"
+#include "belay/parallel/rank_threads.h"
 
 namespace belay {
 namespace {
@@ -216,27 +213,6 @@ class Bench {
   float* bucket_ = nullptr;
 };
 
-// Ranks as threads; rethrows what one of them threw.
-void on_threads(const CompressionBench& options,
-                const std::function<void(comm::Transport&, comm::RankIs)>& body) {
-  comm::ThreadGroup group(options.threads);
-  std::vector<std::thread> threads;
-  std::mutex mutex;
-  std::exception_ptr failure;
-  for (int rank = 0; rank < options.threads; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        body(group.transport(rank), comm::RankIs::thread);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  if (failure) std::rethrow_exception(failure);
-}
-
 }  // namespace
 
 CompressionReport bench_compression(comm::World& world, const CompressionBench& options,
@@ -263,7 +239,8 @@ CompressionReport bench_compression(comm::World& world, const CompressionBench& 
     if (mine.rank == 0 || !alone) report = std::move(mine);
   };
   if (alone) {
-    on_threads(options, body);
+    run_as_threads(ranks,
+                   [&](comm::Transport& transport) { body(transport, comm::RankIs::thread); });
   } else {
     body(world.transport(), comm::RankIs::process);
   }

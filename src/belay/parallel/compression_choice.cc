@@ -90,7 +90,7 @@ CompressionTiming predict_compression(const std::vector<CompressionTiming>& timi
 
 CompressionChoice choose_compression(comm::Communicator& communicator, const ParameterTable& table,
                                      std::int64_t bucket_elements, const comm::CommConfig& config,
-                                     const std::vector<bool>& before, bool resumed) {
+                                     const std::vector<bool>* before) {
   const CompressionOptions options = compression_options(config);
   const std::string_view mode = name_of(config.compression);
   const std::vector<bool> none(static_cast<std::size_t>(table.size()), false);
@@ -112,10 +112,11 @@ CompressionChoice choose_compression(comm::Communicator& communicator, const Par
   if (config.compression_when == comm::CompressionWhen::always) {
     return {marked, fmt::format("{} compresses {} of {} tensors", mode, eligible, table.size())};
   }
-  if (resumed) {
-    const auto kept = std::count(before.begin(), before.end(), true);
-    return {before,
-            fmt::format("{} compresses {} of {} tensors, as before", mode, kept, table.size())};
+  if (before != nullptr) {
+    const auto kept = std::count(before->begin(), before->end(), true);
+    return {*before,
+            fmt::format("{} compresses {} of {} tensors, as before", mode, kept, table.size()),
+            true};
   }
   const std::vector<CompressionTiming> timings =
       time_compression(communicator, bucket_elements, options);
@@ -126,10 +127,12 @@ CompressionChoice choose_compression(comm::Communicator& communicator, const Par
     marked[at] = timing.compressed_s < timing.dense_s;
   }
   const CompressionTiming& largest = timings.back();
-  return {marked, fmt::format("{} pays for {} of {} tensors; {} elements by themselves take {:.3f} "
-                              "ms as they are and {:.3f} ms compressed",
-                              mode, count(), table.size(), largest.elements, largest.dense_s * 1e3,
-                              largest.compressed_s * 1e3)};
+  return {marked,
+          fmt::format("{} pays for {} of {} tensors; {} elements by themselves take {:.3f} "
+                      "ms as they are and {:.3f} ms compressed",
+                      mode, count(), table.size(), largest.elements, largest.dense_s * 1e3,
+                      largest.compressed_s * 1e3),
+          true};
 }
 
 }  // namespace belay

@@ -29,12 +29,13 @@ CompressionTiming predict_compression(const std::vector<CompressionTiming>& timi
 struct CompressionChoice {
   std::vector<bool> compressed;  // of each parameter
   std::string why;               // one line
+  bool measured = false;         // now, or by the run that goes on
 };
 
-// As the settings say; a collective. A run that goes on (`resumed`) keeps its choice `before`, as
-// far as it depends on measurements.
+// As the settings say; a collective. Where that takes measurements, a run that goes on keeps
+// `before`, what it measured under the same settings; null: nothing.
 CompressionChoice choose_compression(comm::Communicator& communicator, const ParameterTable& table,
                                      std::int64_t bucket_elements, const comm::CommConfig& config,
-                                     const std::vector<bool>& before = {}, bool resumed = false);
+                                     const std::vector<bool>* before = nullptr);
 
 }  // namespace belay

@@ -30,7 +30,8 @@ ParameterTable some_tensors() {
 
 // What every rank chooses: names, and why.
 std::pair<std::string, std::string> choose(const CommConfig& config, const std::string& faults = "",
-                                           const std::string& before = "") {
+                                           const std::string& before = "",
+                                           bool is_measured = false) {
   const ParameterTable table = some_tensors();
   comm::ThreadGroup group(2);
   std::vector<std::pair<std::string, std::string>> chosen(2);
@@ -40,8 +41,10 @@ std::pair<std::string, std::string> choose(const CommConfig& config, const std::
       comm::FaultTransport transport(group.transport(rank), comm::FaultScript(faults, 2),
                                      comm::RankIs::thread);
       comm::Communicator communicator(transport, {});
-      const CompressionChoice choice = choose_compression(
-          communicator, table, 1 << 15, config, marked_by_names(table, before), !before.empty());
+      const std::vector<bool> marked = marked_by_names(table, before);
+      const CompressionChoice choice = choose_compression(communicator, table, 1 << 15, config,
+                                                          before.empty() ? nullptr : &marked);
+      EXPECT_EQ(choice.measured, is_measured);
       chosen[static_cast<std::size_t>(rank)] = {names_of(table, choice.compressed), choice.why};
     });
   }
@@ -63,15 +66,15 @@ TEST(CompressionChoiceTest, AlwaysTakesMatricesThatAreNotSmall) {
 
 TEST(CompressionChoiceTest, SlowLinksMakeItPay) {
   const CommConfig config = config_of(Compression::int8, comm::CompressionWhen::pays);
-  const auto [names, why] = choose(config, "all bandwidth=1e7");
+  const auto [names, why] = choose(config, "all bandwidth=1e7", "", true);
   EXPECT_EQ(names, "matrix") << why;
   EXPECT_NE(why.find("int8 pays for 1 of 3 tensors"), std::string::npos) << why;
 }
 
 TEST(CompressionChoiceTest, AMeasuredChoiceIsKept) {
   const CommConfig config = config_of(Compression::int8, comm::CompressionWhen::pays);
-  EXPECT_EQ(choose(config, "all bandwidth=1e7", "-").first, "-");
-  EXPECT_EQ(choose(config, "", "matrix").first, "matrix");
+  EXPECT_EQ(choose(config, "all bandwidth=1e7", "-", true).first, "-");
+  EXPECT_EQ(choose(config, "", "matrix", true).first, "matrix");
 }
 
 TEST(CompressionChoiceTest, SharesThatLeaveOutLittleAreNotWorthPlaces) {

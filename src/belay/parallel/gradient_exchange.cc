@@ -1,7 +1,5 @@
 #include "belay/parallel/gradient_exchange.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "belay/comm/short_turns.h"
@@ -69,12 +67,6 @@ GradientExchange::GradientExchange(const ParameterStore& store, comm::Communicat
       capacity_(bucket_sizes(store.table(), options).elements) {
   BELAY_CHECK(options.buckets >= 1 && (options.overlap || options.pipeline_depth == 0));
   BELAY_CHECK((rounds_ != nullptr) == (options.pipeline_depth > 0));
-  if (options.freeze) {
-    communicator_.freeze("comm.bucket_mb",
-                         fmt::format("{}", static_cast<double>(options.bucket_bytes) / 1e6));
-    communicator_.freeze("comm.buckets", fmt::format("{}", options.buckets));
-    communicator_.freeze("comm.overlap", fmt::format("{}", options.overlap));
-  }
   buckets_.resize(static_cast<std::size_t>(bucket_sizes(store.table(), options).buckets));
   for (Bucket& bucket : buckets_) {
     bucket.memory = static_cast<float*>(

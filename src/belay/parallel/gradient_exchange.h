@@ -13,7 +13,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -36,7 +35,6 @@ struct ExchangeOptions {
   // Micro-batches whose gradients may be under way at once, while the next one computes; 0: only
   // the sum of a step's micro-batches is exchanged. Needs overlap.
   int pipeline_depth = 0;
-  bool freeze = true;  // the communicator's settings cannot be others from then on
 };
 
 // For steps in which a rank has at most so many micro-batches.

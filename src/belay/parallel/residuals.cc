@@ -75,10 +75,6 @@ void Residuals::discard() {
   for (State& state : states_) state.placed = 0;
 }
 
-std::string Residuals::names() const {
-  return names_of(table_, kept_);
-}
-
 double Residuals::unit() const {
   for (int index = 0; index < table_.size(); ++index) {
     if (has(index)) return states_[static_cast<std::size_t>(index)].unit;

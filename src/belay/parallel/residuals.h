@@ -32,9 +32,6 @@ class Residuals {
   [[nodiscard]] const ParameterTable& table() const { return table_; }
   [[nodiscard]] bool has(int parameter) const { return kept_[static_cast<std::size_t>(parameter)]; }
 
-  // Of the parameters kept, as a snapshot says it.
-  [[nodiscard]] std::string names() const;
-
   // Of the step that follows: a power of two.
   void begin_step(double unit) { unit_ = unit; }
   struct Place {

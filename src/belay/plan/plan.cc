@@ -51,7 +51,7 @@ void predict(Plan& plan) {
   }
   p.step_ms = p.forward_ms + p.backward_ms + p.optimizer_ms;
   if (p.step_ms > 0) {
-    p.tokens_per_s = static_cast<double>(plan.tokens_per_step()) / p.step_ms * 1e3;
+    p.tokens_per_s = static_cast<double>(plan.tokens_per_step) / p.step_ms * 1e3;
   }
 }
 
@@ -71,7 +71,7 @@ std::string plan_to_json(const Plan& plan) {
                      {"micro_batch", plan.micro_batch},
                      {"accumulation", plan.accumulation},
                      {"seq_len", plan.seq_len},
-                     {"tokens_per_step", plan.tokens_per_step()},
+                     {"tokens_per_step", plan.tokens_per_step},
                      {"model_flops_per_token", plan.model_flops_per_token},
                      {"memory_bytes", memory},
                      {"memory_total_bytes", plan.total_bytes()},

@@ -44,6 +44,7 @@ struct Plan {
   std::int64_t micro_batch = 0;
   std::int64_t accumulation = 0;
   std::int64_t seq_len = 0;
+  std::int64_t tokens_per_step = 0;  // of all ranks
   double model_flops_per_token = 0;
   std::vector<MemoryItem> memory;
   std::vector<std::pair<MatmulKey, MatmulChoice>> matmuls;
@@ -51,9 +52,6 @@ struct Plan {
   StepPrediction predicted;
 
   [[nodiscard]] std::size_t total_bytes() const;
-  [[nodiscard]] std::int64_t tokens_per_step() const {
-    return micro_batch * accumulation * seq_len;
-  }
 };
 
 // Fills predicted from ops; a micro-batch's calls count accumulation times.

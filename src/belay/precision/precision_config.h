@@ -48,8 +48,8 @@ struct PrecisionConfig {
 PrecisionConfig resolved(PrecisionConfig config, DType dtype);
 
 // Error(usage) naming the key and the nearest valid values: scales and factors are powers of two
-// (multiplying by them is exact), scale_min <= scale_init <= scale_max, and the guard's window and
-// the forecast's history must fit each other.
+// (multiplying by them is exact), a scale that moves starts between scale_min and scale_max, and a
+// forecast learns from 32 blocks at least.
 void check_precision(const PrecisionConfig& config);
 
 // Largest finite number of a floating-point type.

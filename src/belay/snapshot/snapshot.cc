@@ -130,6 +130,15 @@ void read_moments(const SafetensorsFile& file, const ParameterTable& table,
   }
 }
 
+void require_space(const std::string& path, const std::string& dir, std::uint64_t needed) {
+  const std::uint64_t available = free_bytes(dir);
+  if (available >= needed) return;
+  fail(ExitCode::capacity,
+       "{}: a snapshot needs {} bytes, {} are free; free some space, lower the number of "
+       "snapshots kept, or move the run directory",
+       path, needed, available);
+}
+
 }  // namespace
 
 std::string save_snapshot(const std::string& run_dir, const ModelConfig& config,
@@ -142,13 +151,7 @@ std::string save_snapshot(const std::string& run_dir, const ModelConfig& config,
   std::filesystem::create_directories(parent, error);
   clean_unfinished_snapshots(run_dir);
   const std::uint64_t needed = snapshot_bytes(table);
-  const std::uint64_t available = free_bytes(parent);
-  if (available < needed) {
-    fail(ExitCode::capacity,
-         "{}: a snapshot needs {} bytes, {} are free; free some space, lower the number of "
-         "snapshots kept, or move the run directory",
-         final_path, needed, available);
-  }
+  require_space(final_path, parent, needed);  // attachments are there already
   try {
     DirectoryWriter directory(final_path, DirectoryWriter::Existing::replace);
     write_files(directory.temporary(), config, table, state, source, options);
@@ -218,8 +221,14 @@ std::uint64_t snapshot_bytes(const ParameterTable& table) {
          tensors * kPerTensor + kSlack;
 }
 
-std::string snapshot_space_warning(const std::string& run_dir, const ParameterTable& table) {
-  const std::uint64_t needed = snapshot_bytes(table);
+void require_snapshot_space(const std::string& run_dir, const ParameterTable& table,
+                            std::uint64_t attachments) {
+  require_space(run_dir, run_dir, snapshot_bytes(table) + attachments);
+}
+
+std::string snapshot_space_warning(const std::string& run_dir, const ParameterTable& table,
+                                   std::uint64_t attachments) {
+  const std::uint64_t needed = snapshot_bytes(table) + attachments;
   const std::uint64_t available = free_bytes(run_dir);
   if (available >= needed) return "";
   return fmt::format("{}: a snapshot needs {} bytes, {} are free; saving will fail", run_dir,

@@ -104,8 +104,13 @@ std::optional<FoundSnapshot> find_latest_snapshot(const std::string& run_dir);
 // Bytes that one snapshot takes on disk, a little rounded up.
 std::uint64_t snapshot_bytes(const ParameterTable& table);
 
-// Empty, or a warning with both numbers when the run directory has no room for one snapshot.
-std::string snapshot_space_warning(const std::string& run_dir, const ParameterTable& table);
+// Empty, or a warning with both numbers when the run directory has no room for one snapshot with
+// so many bytes of attachments.
+std::string snapshot_space_warning(const std::string& run_dir, const ParameterTable& table,
+                                   std::uint64_t attachments = 0);
+// The same as Error(capacity).
+void require_snapshot_space(const std::string& run_dir, const ParameterTable& table,
+                            std::uint64_t attachments = 0);
 
 // Removes what saves of processes that no longer exist left behind; returns their names.
 std::vector<std::string> clean_unfinished_snapshots(const std::string& run_dir);

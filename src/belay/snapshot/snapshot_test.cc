@@ -253,6 +253,21 @@ TEST_F(SnapshotTest, RefusesBeforeWritingWhenItCannotFit) {
   EXPECT_TRUE(std::filesystem::is_empty(run_ / "snapshots"));
 }
 
+// What lies beside weights and moments needs room too.
+TEST_F(SnapshotTest, AttachmentsCountAsWell) {
+  constexpr std::uint64_t kHuge = std::uint64_t{1} << 60;
+  EXPECT_NE(snapshot_space_warning(run_.path(), table_, kHuge)
+                .find(std::to_string(snapshot_bytes(table_) + kHuge)),
+            std::string::npos);
+  EXPECT_NO_THROW(require_snapshot_space(run_.path(), table_, 1000));
+  try {
+    require_snapshot_space(run_.path(), table_, kHuge);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::capacity);
+  }
+}
+
 // The estimate covers what is really written.
 TEST_F(SnapshotTest, EstimateIsAnUpperBound) {
   std::uint64_t written = 0;

@@ -2,18 +2,18 @@
 
 #include <cstring>
 
-#include "belay/comm/thread_ranks.h"
 #include "belay/snapshot/safetensors.h"
+#include "belay/snapshot/snapshot.h"
 #include "belay/snapshot/verify.h"
+#include "belay/train/ranks_harness.h"
 #include "belay/train/residual_state.h"
-#include "belay/train/trainer_harness.h"
 
 namespace belay {
 namespace {
 
 constexpr const char* kModes[] = {"int8", "topk", "topk_int8"};
 
-class CompressedRunTest : public testing::TrainerHarness {
+class CompressedRunTest : public testing::RanksHarness {
  protected:
   // The first rank's summary.
   [[nodiscard]] TrainSummary run(int ranks, const TrainOptions& options, const std::string& mode,
@@ -123,6 +123,7 @@ TEST_F(CompressedRunTest, RanksTakeOverWhatOthersOwe) {
     const ResidualFile file(ranks, residuals, path("unfinished"));
     if (ranks.first()) {
       file.attach_to(options);
+      EXPECT_EQ(file.bytes(), residual_file_bytes(residuals, 5));
       std::filesystem::copy(options.attachments.at(0).path, path("residuals.safetensors"));
     }
   }));
@@ -190,6 +191,58 @@ TEST_F(CompressedRunTest, DamagedResidualsAreRefused) {
   ASSERT_EQ(found.size(), 1U);
   ASSERT_EQ(found[0].problems.size(), 1U);
   EXPECT_NE(found[0].problems[0].find("residuals.safetensors"), std::string::npos);
+}
+
+// What was measured is kept when the run goes on, and nothing else is.
+TEST_F(CompressedRunTest, OnlyAMeasuredChoiceIsKept) {
+  const auto kept = [](const std::string& out) {
+    const auto found = find_latest_snapshot(out);
+    return found ? load_snapshot_state(found->dir).extra.at("measured_compression") : "no snapshot";
+  };
+  const std::vector<std::string> pays = {"comm.compression_when=\"pays\""};
+  static_cast<void>(run(2, to(path("always"), 2), "int8"));
+  EXPECT_EQ(kept(path("always")), "");
+  static_cast<void>(run(2, to(path("always"), 4, "auto"), "int8", pays));
+  EXPECT_TRUE(log_has(path("always"), "int8 pays for "));
+  EXPECT_NE(kept(path("always")), "");
+  static_cast<void>(run(2, to(path("always"), 6, "auto"), "int8", pays));
+  EXPECT_TRUE(log_has(path("always"), "as before"));
+  // Another codec is another measurement.
+  static_cast<void>(run(2, to(path("always"), 8, "auto"), "topk", pays));
+  EXPECT_TRUE(log_has(path("always"), "topk pays for "));
+
+  // One domain, and then two: until then there was nothing to measure.
+  const std::vector<std::string> slow = {pays[0], "comm.compression_level=\"slow\""};
+  static_cast<void>(run(2, to(path("slow"), 2), "int8", slow, {}));
+  EXPECT_EQ(kept(path("slow")), "");
+  static_cast<void>(run(2, to(path("slow"), 4, "auto"), "int8", slow, {0, 1}));
+  EXPECT_TRUE(log_has(path("slow"), "int8 pays for "));
+
+  // The same where top-k leaves out too little.
+  const std::string dense = "comm.topk_ratio=1.0";
+  static_cast<void>(run(2, to(path("dense"), 2), "topk", {pays[0], dense}));
+  EXPECT_EQ(kept(path("dense")), "");
+}
+
+TEST_F(CompressedRunTest, WhatIsOwedIsDroppedWithAWarning) {
+  const std::string dropped = "still owed in the snapshot is dropped";
+  static_cast<void>(run(2, to(path("run"), 2), "int8"));
+  static_cast<void>(run(2, to(path("run"), 4, "auto"), "int8"));
+  EXPECT_FALSE(log_has(path("run"), dropped));
+  static_cast<void>(run(2, to(path("run"), 6, "auto"), "none"));
+  EXPECT_TRUE(log_has(path("run"), dropped));
+}
+
+TEST_F(CompressedRunTest, LeftoversOfASaveThatWasKilledGo) {
+  static_cast<void>(run(2, to(path("run"), 2), "int8"));
+  for (const char* const name : {"residuals.unfinished", "residuals.unfinished.tmp-12345"}) {
+    std::ofstream(path("run") + "/" + name) << "half";
+  }
+  static_cast<void>(run(2, to(path("run"), 4, "auto"), "int8"));
+  for (const auto& entry : std::filesystem::directory_iterator(path("run"))) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with("residuals")) << entry.path();
+  }
+  EXPECT_TRUE(log_has(path("run"), "removed residuals.unfinished.tmp-12345"));
 }
 
 TEST_F(CompressedRunTest, NonsenseIsRefused) {

@@ -59,6 +59,78 @@ TEST_F(DataParallelRunTest, HalfPrecisionRecoversTogether) {
   EXPECT_NEAR(two.loss, one.loss, 0.2);
 }
 
+TEST_F(DataParallelRunTest, ThePlanCountsTheTokensOfAllRanks) {
+  static_cast<void>(run(2, to(path("run"), 1)));
+  const auto plan = nlohmann::json::parse(read_file(path("run/plan.json")));
+  EXPECT_EQ(plan["tokens_per_step"], 8 * 16);
+  const auto& predicted = plan["predicted"];
+  EXPECT_NEAR(predicted["tokens_per_s"].get<double>(),
+              8 * 16 / predicted["step_ms"].get<double>() * 1e3, 1e-3);
+}
+
+TEST_F(DataParallelRunTest, APipelineThatZeroBringsAnywayIsSaid) {
+  const std::string said = "comm.pipeline_depth = 2 changes nothing";
+  static_cast<void>(run(2, to(path("two"), 1), {"parallel.zero=2", "comm.pipeline_depth=2"}));
+  EXPECT_TRUE(log_has(path("two"), said));
+  static_cast<void>(run(2, to(path("plain"), 1), {"comm.pipeline_depth=2"}));
+  EXPECT_FALSE(log_has(path("plain"), said));
+}
+
+// All ranks see that a run is hopeless, and one says so.
+TEST_F(DataParallelRunTest, AHopelessRunIsGivenUpOnce) {
+  const auto errors =
+      errors_of(2, path("run"),
+                {"train.dtype=\"f16\"", "train.eval_every=0", "precision.max_skips=3",
+                 fmt::format("precision.scale_init={}", 0x1p126),
+                 fmt::format("precision.scale_max={}", 0x1p127),
+                 fmt::format("precision.scale_min={}", 0x1p126)});
+  EXPECT_EQ(errors[0].code(), ExitCode::numerics) << errors[0].what();
+  EXPECT_NE(std::string(errors[0].what()).find("last 3 steps"), std::string::npos)
+      << errors[0].what();
+  EXPECT_EQ(errors[1].code(), ExitCode::numerics);
+  EXPECT_STREQ(errors[1].what(), "");
+}
+
+TEST_F(DataParallelRunTest, StableSumsOfThreeRanksAreRefusedOnce) {
+  const auto errors = errors_of(3, path("run"), {"comm.order_stable=true"});
+  EXPECT_NE(std::string(errors[0].what()).find("use 2 or 4 ranks"), std::string::npos)
+      << errors[0].what();
+  for (const Error& error : errors) EXPECT_EQ(error.code(), ExitCode::usage);
+  EXPECT_STREQ(errors[1].what(), "");
+  EXPECT_STREQ(errors[2].what(), "");
+}
+
+// Every host's memory counts, not only the first one's: here rank 1 is on another, with too many.
+TEST_F(DataParallelRunTest, TheMemoryOfEveryHostIsAskedFor) {
+  const auto crowded = [](int rank, RunConfig&, TrainOptions& options) {
+    if (rank == 1) options.host.ranks = 1 << 24;
+  };
+  const auto errors = errors_of(2, path("run"), {}, crowded);
+  for (const Error& error : errors) EXPECT_EQ(error.code(), ExitCode::capacity) << error.what();
+  EXPECT_NE(std::string(errors[1].what()).find("16777216 ranks on this host"), std::string::npos)
+      << errors[1].what();
+  // Of a host's ranks one asks for all.
+  const auto second = [&](int rank, RunConfig& config, TrainOptions& options) {
+    crowded(rank, config, options);
+    options.host.rank = rank;
+  };
+  for (const Error& error : errors_of(2, path("next"), {}, second)) {
+    EXPECT_EQ(error.code(), ExitCode::ok) << error.what();
+  }
+}
+
+TEST_F(DataParallelRunTest, RanksMustReadTheSameData) {
+  write_tokens("other.bin", 903);
+  for (const std::string key : {"train", "val"}) {
+    const auto errors = errors_of(2, path("run"), {}, [&](int rank, RunConfig& config, auto&) {
+      if (rank == 1) (key == "val" ? config.data.val : config.data.train) = path("other.bin");
+    });
+    for (const Error& error : errors) EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_NE(std::string(errors[1].what()).find("data." + key + " has "), std::string::npos)
+        << errors[1].what();
+  }
+}
+
 TEST_F(DataParallelRunTest, RefusesNumbersOfRanksThatDoNotFit) {
   try {
     static_cast<void>(config_of(5, {}));

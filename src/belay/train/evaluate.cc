@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <limits>
 
 #include "belay/train/batch_source.h"
 
@@ -49,7 +50,7 @@ EvaluationResult evaluate(Program& program, const data::Dataset& dataset,
   ranks.sum(sums);
   if (stable) sums[0] = stable_sum.finish();
   result.tokens = static_cast<std::int64_t>(sums[1]);
-  result.loss = result.tokens > 0 ? sums[0] / sums[1] : 0.0;
+  result.loss = result.tokens > 0 ? sums[0] / sums[1] : std::numeric_limits<double>::quiet_NaN();
   result.ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   return result;

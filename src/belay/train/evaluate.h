@@ -9,7 +9,7 @@
 namespace belay {
 
 struct EvaluationResult {
-  double loss = 0;          // mean over the counted tokens, nats
+  double loss = 0;          // mean over the counted tokens, nats; of none: not a number
   std::int64_t tokens = 0;  // counted
   double ms = 0;
 };

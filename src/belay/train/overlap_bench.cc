@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <exception>
-#include <thread>
 
 #include "belay/base/error.h"
 #include "belay/base/parallel.h"
 #include "belay/base/philox.h"
 #include "belay/comm/fault_transport.h"
-#include "belay/comm/thread_transport.h"
+#include "belay/parallel/host_place.h"
+#include "belay/parallel/rank_threads.h"
 #include "belay/precision/arithmetic_config.h"
 #include "belay/train/planning.h"
 #include "belay/train/step.h"
@@ -41,6 +40,11 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+// Noise can make a step faster than computing alone, or slower than both in turn.
+double share_hidden(double exposed_ms, double comm_ms) {
+  return std::clamp(1 - exposed_ms / comm_ms, 0.0, 1.0);
 }
 
 struct RandomBatch {
@@ -97,6 +101,8 @@ class Rank {
     double compute_ms = step(nullptr).step_ms;
     for (int i = 0; i < 4; ++i) compute_ms = std::min(compute_ms, step(nullptr).step_ms);
     for (const Mode& mode : kModes) {
+      // A single micro-batch has no next one that could hide it.
+      if (mode.pipelined && share_.rounds() == 1) continue;
       report.rows.emplace_back();
       OverlapRow& row = report.rows.back();
       row.mode = mode.name;
@@ -116,8 +122,7 @@ class Rank {
   std::unique_ptr<GradientExchange> make_exchange(const Mode& mode) {
     ExchangeOptions exchange{static_cast<std::size_t>(options_.bucket_mb * 1e6), options_.buckets,
                              mode.overlap};
-    if (mode.pipelined && share_.rounds() > 1) exchange.pipeline_depth = options_.depth;
-    exchange.freeze = false;  // every mode has its own
+    if (mode.pipelined) exchange.pipeline_depth = options_.depth;
     const ParameterStore& store = program_->parameters();
     return std::make_unique<GradientExchange>(store, communicator_, exchange, nullptr,
                                               make_round_sum(*device_, store, exchange));
@@ -178,9 +183,9 @@ class Rank {
       row.comm_ms = middle(&Times::comm_ms);
       row.waited_ms = middle(&Times::waited_ms);
       row.exposed_ms = row.step_ms - row.compute_ms;
-      row.hidden = 1 - row.exposed_ms / row.comm_ms;
+      row.hidden = share_hidden(row.exposed_ms, row.comm_ms);
       for (const Times& each : times[m]) {
-        row.hidden_of_each.push_back(1 - (each.step_ms - row.compute_ms) / each.comm_ms);
+        row.hidden_of_each.push_back(share_hidden(each.step_ms - row.compute_ms, each.comm_ms));
       }
     }
   }
@@ -203,34 +208,19 @@ class Rank {
 
 OverlapReport bench_overlap(comm::World& world, int threads, const OverlapBench& options) {
   if (world.size() > 1) {
-    const std::vector<int>& hosts = world.host_of();
-    const auto here =
-        std::count(hosts.begin(), hosts.end(), hosts[static_cast<std::size_t>(world.rank())]);
+    const int here = place_on_host(world.host_of(), world.rank()).ranks;
     set_thread_count(static_cast<int>(std::max<long>(1, sysconf(_SC_NPROCESSORS_ONLN) / here)));
     comm::FaultTransport links(world.transport(), {});
     return Rank(links, options).run();
   }
   set_thread_count(1);
-  comm::ThreadGroup group(threads);
-  std::vector<OverlapReport> reports(static_cast<std::size_t>(threads));
-  std::vector<std::exception_ptr> errors(reports.size());
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < threads; ++rank) {
-    ranks.emplace_back([&, rank] {
-      const auto at = static_cast<std::size_t>(rank);
-      try {
-        comm::FaultTransport links(group.transport(rank), {}, comm::RankIs::thread);
-        reports[at] = Rank(links, options).run();
-      } catch (...) {
-        errors[at] = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
-  return reports.front();
+  OverlapReport report;
+  run_as_threads(threads, [&](comm::Transport& transport) {
+    comm::FaultTransport links(transport, {}, comm::RankIs::thread);
+    OverlapReport mine = Rank(links, options).run();
+    if (transport.rank() == 0) report = std::move(mine);
+  });
+  return report;
 }
 
 }  // namespace belay

@@ -3,7 +3,6 @@
 // gradients are exchanged, on links that are slowed until communication takes as long as computing.
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,7 +33,7 @@ struct OverlapRow {
   double comm_ms = 0;     // in collectives
   double exposed_ms = 0;  // step_ms - compute_ms
   double waited_ms = 0;   // in which the computing thread stood still for a bucket
-  double hidden = 0;      // share of comm_ms: 1 - exposed_ms / comm_ms
+  double hidden = 0;      // share of comm_ms: 1 - exposed_ms / comm_ms, from 0 to 1
 
   std::vector<double> hidden_of_each;  // repetition
 };
@@ -45,6 +44,7 @@ struct OverlapReport {
   std::vector<OverlapRow> rows;
 };
 
+// One row for each way; the pipeline is left out where a step has a single micro-batch per rank.
 // Over the world's ranks; with one, over `threads` ranks that are threads of this process, each
 // with one processor. Every rank of the world calls it; all get the report. Error(usage) for an
 // unknown model.

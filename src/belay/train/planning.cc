@@ -119,6 +119,14 @@ DryStep dry_step(const Device& device, const ParameterTable& table, const Progra
   return step;
 }
 
+void require_plan_fits(const Device& device, const ParameterTable& table,
+                       const ProgramConfig& config, const PlanningOptions& options) {
+  check_tokens(config);
+  Plan plan;
+  plan.memory = memory_plan(table, config, dry_run(device, table, config), options.exchange_bytes);
+  refuse_what_does_not_fit(plan, options.ranks_on_host);
+}
+
 Prepared prepare_program(Device& device, const ParameterTable& table, const ProgramConfig& config,
                          const PlanningOptions& options) {
   check_tokens(config);
@@ -140,6 +148,9 @@ Prepared prepare_program(Device& device, const ParameterTable& table, const Prog
   plan.micro_batch = config.micro_batch;
   plan.accumulation = options.accumulation;
   plan.seq_len = config.seq_len;
+  plan.tokens_per_step = options.step_tokens > 0
+                             ? options.step_tokens
+                             : config.micro_batch * options.accumulation * config.seq_len;
   plan.model_flops_per_token = training_flops_per_token(config.model, config.seq_len);
   plan.memory = memory_plan(table, config, dry, options.exchange_bytes);
   for (const MatmulKey& key : keys) {

@@ -14,6 +14,7 @@ namespace belay {
 
 struct PlanningOptions {
   std::int64_t accumulation = 1;
+  std::int64_t step_tokens = 0;    // of all ranks; 0: those of this one
   std::string matmul = "auto";     // or the name of one candidate for all products
   std::string cache;               // file of measured choices; empty: the user's cache directory
   bool choose = true;              // false: device.matmul_choices() is already what shall be used
@@ -31,6 +32,10 @@ struct Prepared {
 // Error(capacity) when the machine's memory does not hold the plan, saying by how much.
 Prepared prepare_program(Device& device, const ParameterTable& table, const ProgramConfig& config,
                          const PlanningOptions& options);
+
+// The same refusal, from sizes before kernels are chosen; allocates none of it.
+void require_plan_fits(const Device& device, const ParameterTable& table,
+                       const ProgramConfig& config, const PlanningOptions& options);
 
 // What a step is made of, without memory for it and without measuring anything: its calls, on
 // operands that nobody may touch, and its memory by class.

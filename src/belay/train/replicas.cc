@@ -74,21 +74,17 @@ Replicas::Replicas(const RankGroup& group, const RunConfig& config)
     : ranks_(group), config_(config) {
   BELAY_CHECK(share().micro_batches >= ranks_.size());  // resolve_batch() sees to it
   const auto ranks = static_cast<unsigned>(ranks_.size());
-  if (config.comm.order_stable && !std::has_single_bit(ranks)) {
+  if (!config.comm.order_stable || std::has_single_bit(ranks)) return;
+  ranks_.alike([&] {
     fail(ExitCode::usage,
          "comm.order_stable = true gives the bits of one rank on a power of two of ranks, not on "
          "{}; use {} or {} ranks, or set it to false",
          ranks, std::bit_floor(ranks), std::bit_ceil(ranks));
-  }
+  });
 }
 
 BatchShare Replicas::share() const {
   return share_of(config_, ranks_.rank(), ranks_.size());
-}
-
-void Replicas::warn_of_dropped(const std::string& before) const {
-  if (before.empty() || before == "-" || !ranks_.first()) return;
-  log::warn("what compression still owed in the snapshot is dropped: nothing is compressed now");
 }
 
 bool Replicas::compresses() const {
@@ -98,60 +94,64 @@ bool Replicas::compresses() const {
 std::unique_ptr<BucketReducer> Replicas::make_compressor(const ParameterTable& table,
                                                          const std::string& before) {
   comm::Communicator& communicator = *ranks_.communicator();
-  const std::vector<bool> owed = marked_by_names(table, before);
-  if (!compresses()) {
-    warn_of_dropped(before);
-    return nullptr;
-  }
+  if (!compresses()) return nullptr;
+  const std::vector<bool> kept = marked_by_names(table, before);
   const std::int64_t elements = summed_at_once(config_, table, ranks_.rank(), ranks_.size());
-  CompressionChoice choice =
-      choose_compression(communicator, table, elements, config_.comm, owed, !before.empty());
+  CompressionChoice choice = choose_compression(communicator, table, elements, config_.comm,
+                                                before.empty() ? nullptr : &kept);
   if (ranks_.first()) log::info("{}", choice.why);
   const std::vector<bool>& marks = choice.compressed;
-  if (std::find(marks.begin(), marks.end(), true) == marks.end()) {
-    warn_of_dropped(before);
-    return nullptr;
-  }
+  if (choice.measured) measured_compression_ = names_of(table, marks);
+  if (std::find(marks.begin(), marks.end(), true) == marks.end()) return nullptr;
   auto reducer = std::make_unique<CompressedReducer>(
       communicator, table, elements, compression_options(config_.comm), choice.compressed);
   compressor_ = reducer.get();
   return reducer;
 }
 
-std::string Replicas::compressed() const {
-  if (!compresses()) return "";
-  if (compressor_ == nullptr) return "-";
-  return compressor_->residuals().names();
-}
-
 ResidualFile Replicas::collect_residuals(const std::string& run_dir) const {
   if (compressor_ == nullptr) return {};
-  return {ranks_, compressor_->residuals(), run_dir + "/residuals.unfinished"};
+  return {ranks_, compressor_->residuals(), run_dir + "/" + std::string(kUnfinishedResiduals)};
+}
+
+std::uint64_t Replicas::residual_bytes() const {
+  return compressor_ == nullptr ? 0 : residual_file_bytes(compressor_->residuals(), ranks_.size());
 }
 
 void Replicas::restore_residuals(const std::string& snapshot) {
-  if (compressor_ == nullptr) return;
+  if (compressor_ == nullptr) {
+    if (ranks_.first() && has_residuals(snapshot)) {
+      log::warn(
+          "what compression still owed in the snapshot is dropped: nothing is compressed now");
+    }
+    return;
+  }
   const int wrote = load_residuals(snapshot, ranks_, compressor_->residuals());
   if (wrote > 0 && wrote != ranks_.size() && ranks_.first()) {
     log::info("{} ranks take over what {} ranks still owed", ranks_.size(), wrote);
   }
 }
 
-void Replicas::connect(Device& device, Program& program, const std::string& compressed) {
+void Replicas::connect(Device& device, Program& program, const std::string& measured) {
   const ParameterStore& store = program.parameters();
-  if (ranks_.size() == 1) {
-    warn_of_dropped(compressed);
-  } else {
+  if (ranks_.size() > 1) {
     comm::Communicator& communicator = *ranks_.communicator();
-    std::unique_ptr<BucketReducer> reducer = make_compressor(store.table(), compressed);
+    // What buffers are made by.
+    communicator.freeze("comm.bucket_mb", fmt::format("{}", config_.comm.bucket_mb));
+    communicator.freeze("comm.buckets", fmt::format("{}", config_.comm.buckets));
+    communicator.freeze("comm.overlap", fmt::format("{}", config_.comm.overlap));
+    std::unique_ptr<BucketReducer> reducer = make_compressor(store.table(), measured);
     reducer_ = reducer.get();
     if (store.stage() != ZeroStage::none) {
       sharded_ = std::make_unique<ShardedState>(device, store, communicator,
                                                 shard_exchange(config_.comm), std::move(reducer));
       program.set_sharded(sharded_.get());
-      communicator.freeze("comm.bucket_mb", fmt::format("{}", config_.comm.bucket_mb));
-      communicator.freeze("comm.buckets", fmt::format("{}", config_.comm.buckets));
-      communicator.freeze("comm.overlap", fmt::format("{}", config_.comm.overlap));
+      if (config_.comm.pipeline_depth > 0 && ranks_.first()) {
+        log::info(
+            "comm.pipeline_depth = {} changes nothing: with parallel.zero = {} the gradients of "
+            "every micro-batch travel while the next one computes",
+            config_.comm.pipeline_depth, config_.parallel.zero);
+      }
     } else {
       if (reducer == nullptr) reducer = std::make_unique<DenseReducer>(communicator);
       reducer_ = reducer.get();

@@ -34,19 +34,22 @@ class Replicas {
   [[nodiscard]] std::size_t bytes(const ParameterTable& table) const {
     return exchange_bytes_of(config_, table, ranks_.rank(), ranks_.size());
   }
-  // Every step of the program sums its gradients over the ranks from now on. `compressed`: what the
-  // run that goes on here compressed, as Progress has it; empty for a new run. A collective.
-  void connect(Device& device, Program& program, const std::string& compressed = "");
+  // Every step of the program sums its gradients over the ranks from now on. `measured`: what the
+  // run that goes on here found worth compressing, as Progress has it; empty: nothing was measured.
+  // A collective.
+  void connect(Device& device, Program& program, const std::string& measured = "");
   // Once every rank has loaded its part of the weights. Collective.
   void share_weights(Program& program);
   // Null: the state is not sharded.
   [[nodiscard]] ShardedState* sharded() { return sharded_.get(); }
 
-  // What is compressed, for Progress; empty without compression.
-  [[nodiscard]] std::string compressed() const;
+  // What a measurement found worth compressing, for Progress; empty where none decided.
+  [[nodiscard]] const std::string& measured_compression() const { return measured_compression_; }
   // What ranks still owe, for a snapshot; a collective. `run_dir`: the file may lie there
   // meanwhile.
   [[nodiscard]] ResidualFile collect_residuals(const std::string& run_dir) const;
+  // Of that file.
+  [[nodiscard]] std::uint64_t residual_bytes() const;
   // Takes over what the snapshot says this rank owes.
   void restore_residuals(const std::string& snapshot);
 
@@ -60,8 +63,7 @@ class Replicas {
 
  private:
   [[nodiscard]] bool compresses() const;
-  void warn_of_dropped(const std::string& before) const;
-  // Null where nothing is compressed.
+  // Null where nothing is compressed. `before`: as for connect().
   [[nodiscard]] std::unique_ptr<BucketReducer> make_compressor(const ParameterTable& table,
                                                                const std::string& before);
 
@@ -71,8 +73,9 @@ class Replicas {
   std::unique_ptr<ShardedState> sharded_;       // instead, where the state is sharded
   BucketReducer* reducer_ = nullptr;         // of either; null: of sharded_, nothing is compressed
   CompressedReducer* compressor_ = nullptr;  // the same, where something is compressed
-  std::unique_ptr<StableSum> stable_;        // where order must not matter
-  ShardedState::Times before_;               // the step
+  std::string measured_compression_;
+  std::unique_ptr<StableSum> stable_;  // where order must not matter
+  ShardedState::Times before_;         // the step
 };
 
 }  // namespace belay

@@ -41,6 +41,16 @@ std::vector<TensorInfo> tensors_of(const Residuals& residuals, int ranks) {
   return tensors;
 }
 
+std::map<std::string, std::string> metadata_of(const Residuals& residuals, int ranks) {
+  return {{"format", "pt"},
+          {"ranks", std::to_string(ranks)},
+          {"unit", fmt::format("{}", residuals.unit())}};
+}
+
+std::string file_in(const std::string& dir) {
+  return (fs::path(dir) / kResidualsFile).string();
+}
+
 // The file's numbers about itself.
 double number_of(const SafetensorsFile& file, const std::string& key) {
   const auto entry = file.metadata().find(key);
@@ -77,16 +87,15 @@ void ResidualFile::write(const RankGroup& ranks, const Residuals& residuals) {
     if (!ranks.first() || failure_) return;
     try {
       body();
-    } catch (const Error&) {
-      failure_ = std::current_exception();
+    } catch (...) {
+      failure_ = std::make_exception_ptr(current_error());
     }
   };
   at_first([&] {
-    writer.emplace(
-        path_, tensors_of(residuals, ranks.size()),
-        std::map<std::string, std::string>{{"format", "pt"},
-                                           {"ranks", std::to_string(ranks.size())},
-                                           {"unit", fmt::format("{}", residuals.unit())}});
+    require_snapshot_space(directory_of(path_), residuals.table(),
+                           residual_file_bytes(residuals, ranks.size()));
+    writer.emplace(path_, tensors_of(residuals, ranks.size()),
+                   metadata_of(residuals, ranks.size()));
   });
   // Names rise with the rank, then with the parameter's name: the order that the file wants.
   std::map<std::string, int> by_name;
@@ -117,10 +126,18 @@ void ResidualFile::attach_to(SnapshotOptions& options) const {
   if (file_.bytes > 0) options.attachments.push_back({path_, file_});
 }
 
-int load_residuals(const std::string& dir, const RankGroup& ranks, Residuals& residuals) {
-  const std::string path = (fs::path(dir) / kResidualsFile).string();
+std::uint64_t residual_file_bytes(const Residuals& residuals, int ranks) {
+  return safetensors_file_bytes(tensors_of(residuals, ranks), metadata_of(residuals, ranks));
+}
+
+bool has_residuals(const std::string& dir) {
   std::error_code error;
-  if (!fs::exists(path, error)) return 0;
+  return fs::exists(file_in(dir), error);
+}
+
+int load_residuals(const std::string& dir, const RankGroup& ranks, Residuals& residuals) {
+  if (!has_residuals(dir)) return 0;
+  const std::string path = file_in(dir);
   const SafetensorsFile file = SafetensorsFile::open(path);
   const double count = number_of(file, "ranks");
   if (count > kMostRanks)

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "belay/parallel/residuals.h"
 #include "belay/snapshot/snapshot.h"
@@ -10,12 +11,17 @@
 
 namespace belay {
 
+// In the run directory, while a snapshot is being taken; saves that were killed leave names behind
+// that begin so.
+inline constexpr std::string_view kUnfinishedResiduals = "residuals.unfinished";
+
 // A file that holds every rank's residuals, until it moves into a snapshot; else it goes.
 class ResidualFile {
  public:
   ResidualFile() = default;  // none: nothing is compressed
-  // A collective; the first rank writes `path`. What goes wrong there is kept for attach_to(), so
-  // that the others are not left waiting.
+  // A collective; the first rank writes `path`, on the file system of the snapshot, if there is
+  // room for both. What goes wrong there is kept for attach_to(), so that the others are not left
+  // waiting.
   ResidualFile(const RankGroup& ranks, const Residuals& residuals, std::string path);
   ~ResidualFile();
   ResidualFile(ResidualFile&& other) noexcept;
@@ -32,6 +38,12 @@ class ResidualFile {
   WrittenFile file_;
   std::exception_ptr failure_;
 };
+
+// Size of the file that so many ranks write.
+std::uint64_t residual_file_bytes(const Residuals& residuals, int ranks);
+
+// Whether the snapshot has any.
+bool has_residuals(const std::string& dir);
 
 // This rank's part of the residuals in the snapshot, if it has any. With another number of ranks
 // than wrote it, rank i takes what ranks i, i + ranks, ... had, so that their sum stays. Returns

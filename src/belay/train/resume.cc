@@ -7,6 +7,7 @@
 #include "belay/base/log.h"
 #include "belay/base/parallel.h"
 #include "belay/plan/plan.h"
+#include "belay/train/settings_check.h"
 
 namespace belay {
 namespace {
@@ -63,8 +64,25 @@ std::string describe(const comm::CommConfig& config) {
                      config.compression_level == comm::CompressionLevel::slow ? " slow" : "");
 }
 
+// What steers the loss scale, a setting a line; keep it so that two of them can be compared by key.
+std::string describe(const PrecisionConfig& config) {
+  std::string text = "[precision]\n";
+  for (const config::Field& field : PrecisionConfig::fields()) {
+    const std::string_view key = field.name;
+    if (key == "record_norms" || key == "preset") continue;  // the first scale has the preset
+    const bool scaled = config.loss_scale != LossScaleMode::none;
+    if (!scaled && key != "loss_scale") continue;
+    text += fmt::format("{} = {}\n", key, config::to_text(field.read(&config, field)));
+  }
+  return text;
+}
+
 OptimizerSettings optimizer_settings(const OptimizerConfig& config) {
   return {config.betas[0], config.betas[1], config.eps, config.weight_decay, config.clip_norm};
+}
+
+std::string quoted(const std::string& text) {
+  return text.empty() ? "\"\"" : text;
 }
 
 // A changed curve or optimizer needs the user's word.
@@ -117,7 +135,12 @@ SnapshotState snapshot_state(const RunSetup& setup, const Progress& progress) {
       {"steps_non_finite", extra_text(progress.steps_non_finite)},
       {"loss_scale", progress.loss_scale_state},
       {"compression", describe(config.comm)},
-      {"compressed", progress.compressed},
+      {"measured_compression", progress.measured_compression},
+      {"precision", describe(resolved(config.precision, config.train.dtype))},
+      {"zero", extra_text(config.parallel.zero)},
+      {"pipeline_depth", extra_text(config.comm.pipeline_depth)},
+      {"chooser", std::string(name_of(config.comm.chooser))},
+      {"force", config.comm.force},
       {"clip_power_of_two", fmt::format("{}", config.optimizer.clip_power_of_two)},
   };
   return state;
@@ -157,6 +180,11 @@ SnapshotState check_resume(const std::string& dir, const RunSetup& setup,
   if (config.train.dtype != DType::f32) {
     must_equal("[precision]", text_of("arithmetic"), describe(config.arithmetic));
   }
+  const std::string steering = describe(resolved(config.precision, config.train.dtype));
+  if (state.extra.contains("precision") && text_of("precision") != steering) {
+    log::warn("loss scaling is not what it was (there: in the snapshot): {}",
+              difference_of_settings(steering, text_of("precision")));
+  }
   // These change rounding only.
   std::vector<std::pair<const char*, std::string>> roundings = {
       {"micro_batch", extra_text(config.train.micro_batch)},
@@ -164,15 +192,32 @@ SnapshotState check_resume(const std::string& dir, const RunSetup& setup,
       {"device", config.train.device},
       {"order_stable", fmt::format("{}", config.comm.order_stable)},
       {"compression", describe(config.comm)}};
-  if (!config.comm.order_stable) roundings.emplace_back("ranks", extra_text(setup.ranks));
+  if (!config.comm.order_stable) {
+    roundings.emplace_back("ranks", extra_text(setup.ranks));
+    // Which sums are made, and in what order.
+    if (setup.ranks > 1) {
+      roundings.emplace_back("zero", extra_text(config.parallel.zero));
+      roundings.emplace_back("pipeline_depth", extra_text(config.comm.pipeline_depth));
+      roundings.emplace_back("chooser", std::string(name_of(config.comm.chooser)));
+      roundings.emplace_back("force", config.comm.force);
+    }
+  }
   // The engine's own products do not depend on threads, and ranks share processors.
   if (config.machine.matmul != "belay") {
     roundings.emplace_back("threads", extra_text(thread_count()));
   }
   for (const auto& [key, present] : roundings) {
     if (!state.extra.contains(key) || text_of(key) == present) continue;
-    log::warn("{} was {} and is {} now: the run continues, but not bit for bit", key, text_of(key),
-              present);
+    log::warn("{} was {} and is {} now: the run continues, but not bit for bit", key,
+              quoted(text_of(key)), quoted(present));
+  }
+  // Two summands have one order.
+  if (config.comm.chooser == comm::ChooserKind::model && !config.comm.order_stable &&
+      setup.ranks > 2) {
+    log::warn(
+        "comm.chooser = \"model\" measures the links anew and may choose other algorithms: then "
+        "the "
+        "run continues, but not bit for bit; comm.order_stable = true does not depend on them");
   }
   compare_curve("learning-rate schedule", state.schedule,
                 config.optimizer.schedule_of(config.train.steps), options.allow_new_optimizer);
@@ -191,8 +236,13 @@ Progress progress_of(const SnapshotState& state, const RunSetup& setup) {
   progress.steps_non_finite = extra_number(state, "steps_non_finite");
   const auto scale = state.extra.find("loss_scale");
   if (scale != state.extra.end()) progress.loss_scale_state = scale->second;
-  const auto compressed = state.extra.find("compressed");
-  if (compressed != state.extra.end()) progress.compressed = compressed->second;
+  // What was measured under other settings says nothing of these.
+  const auto measured = state.extra.find("measured_compression");
+  const auto how = state.extra.find("compression");
+  if (measured != state.extra.end() && how != state.extra.end() &&
+      how->second == describe(setup.config.comm)) {
+    progress.measured_compression = measured->second;
+  }
   return progress;
 }
 
@@ -203,7 +253,7 @@ void load_into(const std::string& dir, const RunSetup& setup, Program& program) 
       store.load(program.lane(), state, index, src);
     };
   };
-  load_snapshot(dir, setup.config.model, setup.table,
+  load_snapshot(dir, program_config(setup).model, setup.table,
                 {writer(ParameterStore::State::masters), writer(ParameterStore::State::m),
                  writer(ParameterStore::State::v)});
   store.refresh_copies(program.lane());

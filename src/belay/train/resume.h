@@ -16,8 +16,8 @@ struct Progress {
   std::int64_t position = 0;  // samples taken from the order
   std::int64_t steps_without_labels = 0;
   std::int64_t steps_non_finite = 0;
-  std::string loss_scale_state;  // GradientProtection's; filled in when a snapshot is taken
-  std::string compressed;        // Replicas'; likewise
+  std::string loss_scale_state;      // GradientProtection's; filled in when a snapshot is taken
+  std::string measured_compression;  // Replicas'; likewise
 };
 
 SnapshotState snapshot_state(const RunSetup& setup, const Progress& progress);

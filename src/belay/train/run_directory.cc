@@ -5,6 +5,7 @@
 #include "belay/base/error.h"
 #include "belay/base/log.h"
 #include "belay/snapshot/snapshot.h"
+#include "belay/train/residual_state.h"
 
 namespace belay {
 
@@ -23,6 +24,17 @@ void set_flight_records_aside(const std::string& out) {
   if (error) fail(ExitCode::data, "cannot set {} aside: {}", records.string(), error.message());
 }
 
+// Once the directory is locked nobody writes them.
+void remove_unfinished_residuals(const std::string& out, std::vector<std::string>& removed) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(out, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kUnfinishedResiduals) && fs::remove(entry.path(), error)) {
+      removed.push_back(name);
+    }
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<RunLock> open_run_directory(const std::string& out, bool go_on) {
@@ -38,7 +50,9 @@ std::unique_ptr<RunLock> open_run_directory(const std::string& out, bool go_on) 
   auto lock = std::make_unique<RunLock>(out);
   set_flight_records_aside(out);
   log::set_file((fs::path(out) / "log.txt").string());
-  for (const std::string& name : clean_unfinished_snapshots(out)) {
+  std::vector<std::string> removed = clean_unfinished_snapshots(out);
+  remove_unfinished_residuals(out, removed);
+  for (const std::string& name : removed) {
     log::warn("removed {}, left behind by a process that no longer exists", name);
   }
   return lock;

@@ -123,14 +123,18 @@ RunSetup set_up_run(RunConfig config) {
 RunSetup set_up_run(RunConfig config, const RankGroup& ranks) {
   std::optional<RunSetup> setup;
   ranks.together([&] { setup.emplace(set_up_run(std::move(config))); });
-  const std::string own = fmt::format("{} samples with {} counted tokens", setup->train.samples(),
-                                      setup->train.counted());
-  const std::string first = ranks.share(own);
-  ranks.together([&] {
-    if (own == first) return;
-    fail(ExitCode::data,
-         "data.train has {} here and {} on the first rank: ranks must read the same", own, first);
-  });
+  const auto compare = [&](const char* key, const data::Dataset& data) {
+    const std::string own =
+        fmt::format("{} samples with {} counted tokens", data.samples(), data.counted());
+    const std::string first = ranks.share(own);
+    ranks.together([&] {
+      if (own == first) return;
+      fail(ExitCode::data, "data.{} has {} here and {} on the first rank: ranks must read the same",
+           key, own, first);
+    });
+  };
+  compare("train", setup->train);
+  if (setup->val) compare("val", *setup->val);
   return std::move(*setup);
 }
 

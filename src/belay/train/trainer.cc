@@ -122,18 +122,23 @@ void Trainer::go_on_from_snapshot() {
 void Trainer::prepare() {
   PlanningOptions planning = planning_options(setup_.config);
   planning.progress = [](const std::string& line) { log::info("{}", line); };
-  planning.ranks_on_host = options_.ranks_on_host;
+  planning.step_tokens = train_config().global_batch * setup_.seq_len;
+  planning.ranks_on_host = options_.host.ranks;
   planning.exchange_bytes = replicas_.bytes(setup_.table);
-  // The first rank measures while the others leave it the machine, and all run what it chose.
+  ProgramConfig program = program_config(setup_);
+  program.shard = replicas_.sharding();
   const auto prepare_here = [&] {
-    ProgramConfig program = program_config(setup_);
-    program.shard = replicas_.sharding();
     prepared_ = prepare_program(*setup_.device, setup_.table, program, planning);
   };
+  // The first rank measures while the others leave it the machine, and all run what it chose. One
+  // rank of every host asks for the memory of all there, before any of them takes its part.
   ranks_.together([&] {
-    if (!ranks_.first()) return;
-    prepare_here();
-    record_plan();
+    if (ranks_.first()) {
+      prepare_here();
+      record_plan();
+    } else if (options_.host.rank == 0) {
+      require_plan_fits(*setup_.device, setup_.table, program, planning);
+    }
   });
   MatmulChoices& choices = setup_.device->matmul_choices();
   const std::string chosen = ranks_.share(ranks_.first() ? choices_to_json(choices) : "");
@@ -141,10 +146,16 @@ void Trainer::prepare() {
     if (ranks_.first()) return;
     choices_from_json(chosen, "the first rank", choices);
     planning.choose = planning.calibrate = false;
-    planning.ranks_on_host = 1;  // the first rank has asked for all, and takes its part already
+    planning.ranks_on_host = 1;  // all have been asked for, and some take their parts already
     prepare_here();
   });
-  replicas_.connect(*setup_.device, *prepared_.program, progress_.compressed);
+  replicas_.connect(*setup_.device, *prepared_.program, progress_.measured_compression);
+  ranks_.together([&] {
+    if (!ranks_.first()) return;
+    const std::string space =
+        snapshot_space_warning(options_.out, setup_.table, replicas_.residual_bytes());
+    if (!space.empty()) log::warn("{}", space);
+  });
   ranks_.together([&] { load_or_initialise(); });
   replicas_.share_weights(*prepared_.program);
 }
@@ -158,8 +169,6 @@ void Trainer::record_plan() {
             ranks_.size() == 1 ? "" : " of each", describe_memory(prepared_.plan));
   log::info("predicted step: {:.1f} ms, {:.0f} tokens/s", prepared_.plan.predicted.step_ms,
             prepared_.plan.predicted.tokens_per_s);
-  const std::string space = snapshot_space_warning(options_.out, setup_.table);
-  if (!space.empty()) log::warn("{}", space);
 }
 
 void Trainer::load_or_initialise() {
@@ -220,7 +229,7 @@ void Trainer::report_outcome(const StepResult& result) {
       break;
   }
   const auto begin = Clock::now();
-  gradients_.after_step(step, result, hub_);
+  ranks_.alike([&] { gradients_.after_step(step, result, hub_); });
   guard_ms_ += ms_since(begin);
 }
 
@@ -319,7 +328,7 @@ void Trainer::run_evaluation() {
   const EvaluationResult result =
       evaluate(*prepared_.program, *setup_.val,
                {train_config().eval_batches, setup_.config.data.isolate_documents}, ranks_);
-  summary_.val_loss = result.loss;
+  summary_.val_loss = result.tokens > 0 ? std::optional(result.loss) : std::nullopt;
   hub_.evaluation({progress_.step, result.loss, result.tokens, result.ms});
 }
 
@@ -339,13 +348,13 @@ void Trainer::write_snapshot(bool last, const ResidualFile& residuals,
                              const SnapshotSource& source) {
   const auto begin = Clock::now();
   progress_.loss_scale_state = gradients_.state();
-  progress_.compressed = replicas_.compressed();
+  progress_.measured_compression = replicas_.measured_compression();
   SnapshotOptions options;
   options.keep_last = train_config().keep_snapshots;
   options.tokenizer = setup_.train.tokenizer();
   try {
     residuals.attach_to(options);
-    summary_.snapshot = save_snapshot(options_.out, setup_.config.model, setup_.table,
+    summary_.snapshot = save_snapshot(options_.out, program_config(setup_).model, setup_.table,
                                       snapshot_state(setup_, progress_), source, options);
   } catch (const Error& error) {
     if (last || setup_.config.snapshot.on_failure == OnFailure::stop ||

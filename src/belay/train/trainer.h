@@ -4,6 +4,7 @@
 #include <string>
 
 #include "belay/comm/communicator.h"
+#include "belay/parallel/host_place.h"
 #include "belay/train/run_config.h"
 #include "belay/train/summary.h"
 
@@ -19,7 +20,7 @@ struct TrainOptions {
   // Of a data-parallel run: every rank calls train() with the same configuration and options. The
   // first one writes the run directory. Null: one rank.
   comm::Communicator* communicator = nullptr;
-  int ranks_on_host = 1;  // that share this host's memory
+  HostPlace host;  // whose memory the ranks there share
 };
 
 // Runs the training until the end, stop_at, or SIGINT/SIGTERM (which save first). Writes the run

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "belay/base/log.h"
+#include "belay/data/store_writer.h"
+#include "belay/snapshot/hf_config.h"
 #include "belay/train/run_lock.h"
 #include "belay/train/trainer_harness.h"
 
@@ -83,6 +85,30 @@ TEST_F(TrainerTest, EvaluationChangesNoTrainingBit) {
   for (std::int64_t step = 1; step <= 15; ++step) {
     EXPECT_EQ(a.at(step)["loss"], b.at(step)["loss"]);
   }
+}
+
+// The first rows of the validation data hold documents of a single token.
+TEST_F(TrainerTest, AnEvaluationWithoutLabelsHasNoLoss) {
+  data::StoreWriterOptions store;
+  store.out = path("val-store");
+  data::StoreWriter writer(store);
+  std::vector<std::int32_t> ids(100, 5);
+  for (int document = 0; document < 32; ++document) {
+    writer.append(std::span(ids).first(1));
+    writer.end_document();
+  }
+  writer.append(ids);
+  writer.end_document();
+  writer.finish({}, nullptr);
+  writer.publish();
+  const std::string val = "data.val=\"" + store.out + "\"";
+  const TrainSummary summary =
+      train(config({val, "train.eval_batches=1", "train.steps=5"}), to(path("run")));
+  EXPECT_FALSE(summary.val_loss.has_value());
+  const json record = records_of(path("run")).at(5);
+  EXPECT_TRUE(record["val_loss"].is_null()) << record;
+  EXPECT_EQ(record["val_tokens"], 0);
+  EXPECT_TRUE(train(config({val, "train.steps=5"}), to(path("all"))).val_loss.has_value());
 }
 
 TEST_F(TrainerTest, AChangedCurveNeedsTheUsersWord) {
@@ -182,6 +208,37 @@ TEST_F(TrainerTest, DynamicScalingNeedsTheLengthItStartsFrom) {
   EXPECT_THROW(train(config({"model.rope_scaling=dynamic"}), to(path("run"))), Error);
   train(config({"model.rope_scaling=dynamic", "model.rope_original_seq_len=8"}),
         to(path("run"), 1));
+}
+
+TEST_F(TrainerTest, AModelThatItsSnapshotsCannotSayIsRefusedAtStart) {
+  try {
+    train(config({"model.attention_bias=true"}), to(path("run")));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_NE(std::string(error.what()).find("attention_out_bias is true and false"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_FALSE(fs::exists(path("run") + "/metrics.jsonl"));
+  // As a pair they can be said.
+  const std::vector<std::string> both = {"model.attention_bias=true",
+                                         "model.attention_out_bias=true"};
+  train(config(both), to(path("run"), 2));
+  EXPECT_TRUE(train(config(both), to(path("run"), 0, "auto")).finished);
+}
+
+// The model that was trained, with the norms' eps that half precision needs.
+TEST_F(TrainerTest, ASnapshotHasTheModelAsItComputes) {
+  const auto eps_of = [&](const std::vector<std::string>& overrides, const std::string& out) {
+    return load_hf_config(train(config(overrides), to(path(out), 1)).snapshot).norm_eps;
+  };
+  EXPECT_EQ(eps_of({}, "full"), 1e-5);
+  EXPECT_EQ(eps_of({"train.dtype=f16"}, "half"), 1e-4);
+  EXPECT_EQ(eps_of({"train.dtype=f16", "precision.norm_eps_floor=1e-3"}, "floor"), 1e-3);
+  EXPECT_TRUE(train(config({"train.dtype=f16"}), to(path("half"), 0, "auto")).finished);
+  // Training in another type starts from it as it is.
+  EXPECT_EQ(eps_of({"model.path=\"" + path("half") + "/snapshots/step-00000001\""}, "next"), 1e-4);
 }
 
 }  // namespace
