@@ -2,12 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
+#include "belay/base/atomic_file.h"
 #include "belay/base/error.h"
 
 namespace belay {
@@ -22,28 +23,10 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   [[nodiscard]] int get() const { return fd_; }
-  // Closes now, so that a late write error is seen.
-  int close() {
-    const int result = ::close(fd_);
-    fd_ = -1;
-    return result;
-  }
 
  private:
   int fd_;
 };
-
-std::string directory_of(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
-[[noreturn]] void fail_write(const std::string& path, const std::string& temporary, int error) {
-  ::unlink(temporary.c_str());
-  fail(error == ENOSPC || error == EDQUOT ? ExitCode::capacity : ExitCode::data,
-       "{}: cannot write: {}; check the directory and the free space", path, std::strerror(error));
-}
 
 }  // namespace
 
@@ -72,20 +55,35 @@ std::string read_file(const std::string& path, std::int64_t limit) {
 }
 
 void write_file(const std::string& path, std::string_view content) {
-  const std::string temporary = fmt::format("{}.tmp-{}", path, ::getpid());
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (file.get() < 0) fail_write(path, temporary, errno);
-  std::size_t done = 0;
-  while (done < content.size()) {
-    const ssize_t put = ::write(file.get(), content.data() + done, content.size() - done);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) fail_write(path, temporary, errno);
-    done += static_cast<std::size_t>(put);
+  AtomicFile file(path);
+  file.write(content.data(), content.size());
+  file.commit();
+}
+
+void sync_directory(const std::string& directory) {
+  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) fail(ExitCode::data, "{}: cannot open: {}", directory, std::strerror(errno));
+  // Some file systems cannot sync a directory and say so with EINVAL; they have nothing to lose.
+  const int result = ::fsync(fd);
+  const int error = errno;
+  ::close(fd);
+  if (result != 0 && error != EINVAL) {
+    fail(ExitCode::data, "{}: cannot sync: {}", directory, std::strerror(error));
   }
-  if (::fsync(file.get()) != 0 || file.close() != 0) fail_write(path, temporary, errno);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) fail_write(path, temporary, errno);
-  const Descriptor directory(::open(directory_of(path).c_str(), O_RDONLY | O_CLOEXEC));
-  if (directory.get() >= 0) ::fsync(directory.get());
+}
+
+std::uint64_t free_bytes(const std::string& directory) {
+  struct statvfs status {};
+  if (::statvfs(directory.c_str(), &status) != 0) {
+    fail(ExitCode::data, "{}: cannot ask for the free space: {}", directory, std::strerror(errno));
+  }
+  return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+}
+
+std::string directory_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
 }
 
 }  // namespace belay

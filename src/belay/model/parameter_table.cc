@@ -160,6 +160,12 @@ int ParameterTable::find(std::string_view name) const {
   return -1;
 }
 
+std::vector<std::string> ParameterTable::names() const {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parameters_) names.push_back(parameter.name);
+  return names;
+}
+
 ParameterTable make_parameter_table(const ModelConfig& config) {
   return Builder(config).build();
 }

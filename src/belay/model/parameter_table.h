@@ -48,6 +48,8 @@ class ParameterTable {
   [[nodiscard]] int size() const { return static_cast<int>(parameters_.size()); }
   // -1 when there is none.
   [[nodiscard]] int find(std::string_view name) const;
+  // Of all, in order.
+  [[nodiscard]] std::vector<std::string> names() const;
   // Number of parameters, without the gaps that alignment leaves.
   [[nodiscard]] std::int64_t parameter_count() const { return count_; }
   // Elements of the flat state, gaps included.

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
+#include "belay/base/stopwatch.h"
 #include "belay/comm/short_turns.h"
 
 namespace belay {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
 
 struct BucketSizes {
   std::int64_t elements = 0;  // of each

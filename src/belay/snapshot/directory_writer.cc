@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "belay/base/error.h"
+#include "belay/base/file.h"
 #include "belay/snapshot/output_file.h"
 
 namespace belay {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <limits>
 
+#include "belay/base/stopwatch.h"
 #include "belay/train/batch_source.h"
 
 namespace belay {
@@ -51,8 +52,7 @@ EvaluationResult evaluate(Program& program, const data::Dataset& dataset,
   if (stable) sums[0] = stable_sum.finish();
   result.tokens = static_cast<std::int64_t>(sums[1]);
   result.loss = result.tokens > 0 ? sums[0] / sums[1] : std::numeric_limits<double>::quiet_NaN();
-  result.ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  result.ms = ms_since(begin);
   return result;
 }
 

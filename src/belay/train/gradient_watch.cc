@@ -14,19 +14,12 @@ std::string rank_name(const StepResult& result) {
   return result.bad_rank < 0 ? "sum of all ranks" : fmt::format("rank {}", result.bad_rank);
 }
 
-std::vector<std::string> names_of(const ParameterTable& table) {
-  std::vector<std::string> names;
-  for (const Parameter& parameter : table.all()) names.push_back(parameter.name);
-  return names;
-}
-
 }  // namespace
 
 GradientWatch::GradientWatch(const RunSetup& setup)
     : setup_(setup),
       config_(resolved(setup.config.precision, setup.config.train.dtype)),
-      protection_(config_, names_of(setup.table), setup.config.train.global_batch * setup.seq_len) {
-}
+      protection_(config_, setup.table.names(), setup.config.train.global_batch * setup.seq_len) {}
 
 void GradientWatch::restore(const std::string& state) {
   protection_.restore(state);

@@ -20,12 +20,6 @@ using testing::tiny_model;
 using testing::TinyBatch;
 using testing::TinyRun;
 
-std::vector<std::string> names_of(const ParameterTable& table) {
-  std::vector<std::string> names;
-  for (const Parameter& parameter : table.all()) names.push_back(parameter.name);
-  return names;
-}
-
 // Weights and both moments.
 std::vector<std::vector<float>> whole_state(const TinyRun& run) {
   std::vector<std::vector<float>> all = run.all_weights();
@@ -88,7 +82,7 @@ TEST(LossScaleTest, EndlessOverflowsReachTheFloorAndChangeNothing) {
   const TinyBatch batch(model, 2);
   const OptimizerConfig optimizer = plain_optimizer();
   Stepper stepper(*run.program, optimizer, 40);
-  GradientProtection protection(dynamic_config(), names_of(run.table), 16);
+  GradientProtection protection(dynamic_config(), run.table.names(), 16);
   const auto before = whole_state(run);
   double expected = 65536;
   for (std::int64_t step = 1; step <= 20; ++step) {
@@ -115,7 +109,7 @@ TEST(LossScaleTest, OneOverflowCostsOneStepAndOneHalving) {
   for (const bool poisoned : {true, false}) {
     TinyRun run(model);
     Stepper stepper(*run.program, optimizer, 10);
-    GradientProtection protection(dynamic_config(), names_of(run.table), 16);
+    GradientProtection protection(dynamic_config(), run.table.names(), 16);
     std::int64_t updates = 0;
     for (std::int64_t step = 1; step <= 6; ++step) {
       if (step == 3 && !poisoned) continue;
@@ -172,7 +166,7 @@ TEST(LossScaleTest, AGuardedStepAllocatesNothing) {
   config.guard_every = 5;
   config.forecast_history = 32;
   config.forecast_block = 1;
-  GradientProtection protection(config, names_of(run.table), 16);
+  GradientProtection protection(config, run.table.names(), 16);
   const MicroBatchSource source = [&] { return batch.micro(); };
   std::int64_t before = 0;
   for (std::int64_t step = 1; step <= 60; ++step) {

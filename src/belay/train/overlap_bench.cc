@@ -9,6 +9,7 @@
 #include "belay/base/error.h"
 #include "belay/base/parallel.h"
 #include "belay/base/philox.h"
+#include "belay/base/stopwatch.h"
 #include "belay/comm/fault_transport.h"
 #include "belay/parallel/host_place.h"
 #include "belay/parallel/rank_threads.h"
@@ -148,7 +149,7 @@ class Rank {
       fail(ExitCode::numerics, "step {} of the benchmark did not update", steps_);
     }
     Times times;
-    times.step_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+    times.step_ms = ms_since(begin);
     if (exchange != nullptr) {
       times.comm_ms = exchange->times().busy_ms;
       times.waited_ms = exchange->times().exposed_ms;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "belay/base/error.h"
+#include "belay/base/file.h"
 #include "belay/snapshot/elements.h"
 #include "belay/snapshot/safetensors.h"
 #include "belay/snapshot/snapshot_files.h"

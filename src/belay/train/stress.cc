@@ -39,12 +39,6 @@ OptimizerConfig stress_optimizer() {
   return optimizer;
 }
 
-std::vector<std::string> names_of(const ParameterTable& table) {
-  std::vector<std::string> names;
-  for (const Parameter& parameter : table.all()) names.push_back(parameter.name);
-  return names;
-}
-
 class StressRun {
  public:
   StressRun(StressScenario scenario, StressProtection protection, const StressOptions& options)
@@ -55,7 +49,7 @@ class StressRun {
         table_(make_parameter_table(model_)),
         device_(make_device("cpu")),
         tokens_(model_.vocab, options.seed),
-        protection_(precision_, names_of(table_), kRows * kSeqLen) {
+        protection_(precision_, table_.names(), kRows * kSeqLen) {
     ProgramConfig config;
     config.model = model_;
     config.micro_batch = kRows;
