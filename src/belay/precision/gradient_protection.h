@@ -32,7 +32,6 @@ class GradientProtection {
   [[nodiscard]] double multiplier() const;
   [[nodiscard]] const LossScaler& scaler() const { return scaler_; }
   [[nodiscard]] const LayerGroups& layers() const { return layers_; }
-  [[nodiscard]] bool guarded() const { return guard_ != nullptr; }
 
   // After a step with finite gradients. squares[i]: sum of squares of parameter i's gradient as
   // accumulated; divisor: what turns that gradient into that of the mean loss.

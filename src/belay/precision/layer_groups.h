@@ -18,9 +18,6 @@ class LayerGroups {
   [[nodiscard]] const std::string& name(int layer) const {
     return names_[static_cast<std::size_t>(layer)];
   }
-  [[nodiscard]] int layer_of(int parameter) const {
-    return layers_[static_cast<std::size_t>(parameter)];
-  }
 
   // The L2 norm of each layer's gradient: squares[i] is the sum of squares of parameter i's, the
   // norm is divided by `divisor`. norms has size() elements.

@@ -22,7 +22,6 @@ class LossScaler {
   [[nodiscard]] bool dynamic() const { return mode_ == LossScaleMode::dynamic; }
   // Overflows in a row that met a scale which could not fall (always, unless dynamic).
   [[nodiscard]] std::int64_t stuck() const { return stuck_; }
-  [[nodiscard]] std::int64_t good_steps() const { return good_steps_; }
 
   // After a step whose gradients were finite. The scale grows when the interval is over and
   // `may_grow`; without leave to grow the interval stays over. True: the scale has grown.

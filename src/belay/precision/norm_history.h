@@ -29,8 +29,6 @@ class NormHistory {
   [[nodiscard]] std::int64_t size() const { return size_; }
   // Steps ever pushed.
   [[nodiscard]] std::int64_t seen() const { return seen_; }
-  // The codes of the newest step, one per layer.
-  [[nodiscard]] std::span<const NormCode> newest() const { return row(size_ - 1); }
   // Logarithms of a layer's newest out.size() norms, oldest first; out.size() <= size().
   void copy(int layer, std::span<double> out) const;
 

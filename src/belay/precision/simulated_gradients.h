@@ -71,4 +71,10 @@ inline PrecisionConfig half_config() {
   return resolved(config, DType::f16);
 }
 
+// Good steps in a row, as the scaler's state has them behind the scale.
+inline std::int64_t good_steps_of(const LossScaler& scaler) {
+  const std::string state = scaler.state();
+  return std::stoll(state.substr(state.find(' ')));
+}
+
 }  // namespace belay::testing
