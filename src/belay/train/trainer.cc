@@ -7,6 +7,7 @@
 #include "belay/base/error.h"
 #include "belay/base/file.h"
 #include "belay/base/log.h"
+#include "belay/base/stopwatch.h"
 #include "belay/observe/memory.h"
 #include "belay/observe/sinks.h"
 #include "belay/snapshot/convert.h"
@@ -16,23 +17,20 @@
 #include "belay/train/interrupt.h"
 #include "belay/train/link_watch.h"
 #include "belay/train/model_source.h"
+#include "belay/train/prepare_ranks.h"
 #include "belay/train/replicas.h"
 #include "belay/train/resume.h"
 #include "belay/train/run_directory.h"
 #include "belay/train/sharded_source.h"
 #include "belay/train/step.h"
 #include "belay/train/step_times.h"
-#include "belay/train/timeline_recorder.h"
+#include "belay/train/step_trace.h"
 
 namespace belay {
 namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
 
 class Trainer {
  public:
@@ -54,7 +52,6 @@ class Trainer {
   void find_start();
   void go_on_from_snapshot();
   void prepare();
-  void record_plan();
   void load_or_initialise();
   void open_sinks();
   void train_steps();
@@ -81,7 +78,7 @@ class Trainer {
   LinkWatch links_;
   StepClock clock_;
   std::unique_ptr<AnomalyWatch> watch_;  // anomaly mode
-  std::unique_ptr<TimelineRecorder> tracer_;
+  std::unique_ptr<StepTrace> trace_;
   std::unique_ptr<GrowthWatch> growth_;
   double data_ms_ = 0;
   double guard_ms_ = 0;  // over all steps
@@ -120,35 +117,7 @@ void Trainer::go_on_from_snapshot() {
 }
 
 void Trainer::prepare() {
-  PlanningOptions planning = planning_options(setup_.config);
-  planning.progress = [](const std::string& line) { log::info("{}", line); };
-  planning.step_tokens = train_config().global_batch * setup_.seq_len;
-  planning.ranks_on_host = options_.host.ranks;
-  planning.exchange_bytes = replicas_.bytes(setup_.table);
-  ProgramConfig program = program_config(setup_);
-  program.shard = replicas_.sharding();
-  const auto prepare_here = [&] {
-    prepared_ = prepare_program(*setup_.device, setup_.table, program, planning);
-  };
-  // The first rank measures while the others leave it the machine, and all run what it chose. One
-  // rank of every host asks for the memory of all there, before any of them takes its part.
-  ranks_.together([&] {
-    if (ranks_.first()) {
-      prepare_here();
-      record_plan();
-    } else if (options_.host.rank == 0) {
-      require_plan_fits(*setup_.device, setup_.table, program, planning);
-    }
-  });
-  MatmulChoices& choices = setup_.device->matmul_choices();
-  const std::string chosen = ranks_.share(ranks_.first() ? choices_to_json(choices) : "");
-  ranks_.together([&] {
-    if (ranks_.first()) return;
-    choices_from_json(chosen, "the first rank", choices);
-    planning.choose = planning.calibrate = false;
-    planning.ranks_on_host = 1;  // all have been asked for, and some take their parts already
-    prepare_here();
-  });
+  prepared_ = prepare_ranks(ranks_, options_.host, setup_, replicas_, options_.out);
   replicas_.connect(*setup_.device, *prepared_.program, progress_.measured_compression);
   ranks_.together([&] {
     if (!ranks_.first()) return;
@@ -158,17 +127,6 @@ void Trainer::prepare() {
   });
   ranks_.together([&] { load_or_initialise(); });
   replicas_.share_weights(*prepared_.program);
-}
-
-void Trainer::record_plan() {
-  write_file((fs::path(options_.out) / "plan.json").string(), plan_to_json(prepared_.plan));
-  write_file((fs::path(options_.out) / "config.toml").string(), to_toml(effective_config(setup_)));
-  log::info("{} parameters, {} tokens a step{}, memory plan{}:\n{}", setup_.table.parameter_count(),
-            train_config().global_batch * setup_.seq_len,
-            ranks_.size() == 1 ? "" : fmt::format(" on {} ranks", ranks_.size()),
-            ranks_.size() == 1 ? "" : " of each", describe_memory(prepared_.plan));
-  log::info("predicted step: {:.1f} ms, {:.0f} tokens/s", prepared_.plan.predicted.step_ms,
-            prepared_.plan.predicted.tokens_per_s);
 }
 
 void Trainer::load_or_initialise() {
@@ -189,8 +147,9 @@ void Trainer::load_or_initialise() {
     program.lane().set_recorder(watch_.get());
   }
   if (options_.timeline_first > 0 && ranks_.first()) {
-    tracer_ = std::make_unique<TimelineRecorder>(
-        static_cast<std::size_t>(setup_.config.observe.timeline_spans));
+    trace_ =
+        std::make_unique<StepTrace>(options_.out, options_.timeline_first, options_.timeline_last,
+                                    static_cast<std::size_t>(setup_.config.observe.timeline_spans));
   }
   growth_ = std::make_unique<GrowthWatch>(setup_.config.observe.memory_growth_warning);
 }
@@ -235,10 +194,7 @@ void Trainer::report_outcome(const StepResult& result) {
 
 void Trainer::one_step(Stepper& stepper, const MicroBatchSource& source) {
   const std::int64_t step = progress_.step + 1;
-  if (tracer_ != nullptr) {
-    const bool on = step >= options_.timeline_first && step <= options_.timeline_last;
-    clock_.set_also(on ? tracer_.get() : nullptr);
-  }
+  if (trace_ != nullptr) clock_.set_also(trace_->recorder_of(step));
   clock_.reset();
   data_ms_ = 0;
   const double scale = gradients_.scale();
@@ -301,27 +257,10 @@ void Trainer::report_anomaly() const {
   }
 }
 
-// Writes what was traced, once: after the last step asked for, or when the run ends before it.
 void Trainer::write_trace() {
-  if (tracer_ == nullptr) return;
-  if (tracer_->timeline().spans().empty()) {
-    log::warn("no step of {} to {} was run: there is no timeline", options_.timeline_first,
-              options_.timeline_last);
-    return;
-  }
-  const std::int64_t step = std::min(options_.timeline_last, progress_.step);
-  const std::string path =
-      (fs::path(options_.out) / fmt::format("timeline-{}-{}.json", options_.timeline_first, step))
-          .string();
-  write_chrome_trace(tracer_->timeline(), path);
-  if (tracer_->timeline().dropped() > 0) {
-    log::warn("the timeline was full: {} spans are missing; raise observe.timeline_spans",
-              tracer_->timeline().dropped());
-  }
-  log::info("timeline of steps {} to {}: {} (open it at ui.perfetto.dev)", options_.timeline_first,
-            step, path);
+  if (trace_ == nullptr) return;
   clock_.set_also(nullptr);
-  tracer_.reset();
+  trace_->write(progress_.step);
 }
 
 void Trainer::run_evaluation() {
