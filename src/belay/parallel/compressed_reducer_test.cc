@@ -8,6 +8,7 @@
 
 #include "belay/base/allocation_count.h"
 #include "belay/comm/thread_ranks.h"
+#include "belay/parallel/test_table.h"
 
 namespace belay {
 namespace {
@@ -19,19 +20,11 @@ constexpr Compression kModes[] = {Compression::topk, Compression::int8, Compress
 
 // Matrices of awkward sizes, a vector and a small matrix.
 ParameterTable awkward_table() {
-  ParameterTable table;
-  const auto add = [&](const std::string& name, Shape shape) {
-    Parameter parameter;
-    parameter.name = name;
-    parameter.shape = shape;
-    table.add(parameter);
-  };
-  add("wide", {7, 431});
-  add("norm", {300});
-  add("tall", {1031, 3});
-  add("little", {9, 9});
-  add("even", {64, 64});
-  return table;
+  return testing::table_of({{"wide", {7, 431}},
+                            {"norm", {300}},
+                            {"tall", {1031, 3}},
+                            {"little", {9, 9}},
+                            {"even", {64, 64}}});
 }
 
 // Gradients of a rank, parameter by parameter; `step` makes them differ.

@@ -7,6 +7,7 @@
 
 #include "belay/comm/fault_transport.h"
 #include "belay/comm/thread_ranks.h"
+#include "belay/parallel/test_table.h"
 
 namespace belay {
 namespace {
@@ -15,17 +16,7 @@ using comm::CommConfig;
 using comm::Compression;
 
 ParameterTable some_tensors() {
-  ParameterTable table;
-  const auto add = [&](const std::string& name, Shape shape) {
-    Parameter parameter;
-    parameter.name = name;
-    parameter.shape = shape;
-    table.add(parameter);
-  };
-  add("matrix", {256, 128});
-  add("norm", {4096});
-  add("little", {8, 8});
-  return table;
+  return testing::table_of({{"matrix", {256, 128}}, {"norm", {4096}}, {"little", {8, 8}}});
 }
 
 // What every rank chooses: names, and why.

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "belay/parallel/test_table.h"
 #include "belay/snapshot/safetensors.h"
 #include "belay/snapshot/snapshot.h"
 #include "belay/snapshot/verify.h"
@@ -109,11 +110,7 @@ TEST_F(CompressedRunTest, OtherBucketsAndOtherNumbersOfRanksGoOn) {
 
 // The sum of what is owed stays, whoever owes it.
 TEST_F(CompressedRunTest, RanksTakeOverWhatOthersOwe) {
-  ParameterTable table;
-  Parameter parameter;
-  parameter.name = "matrix";
-  parameter.shape = {4, 3};
-  table.add(parameter);
+  const ParameterTable table = testing::table_of({{"matrix", {4, 3}}});
   const auto owed = [](int rank) { return std::vector<float>(12, static_cast<float>(1 << rank)); };
   SnapshotOptions options;
   comm::expect_no_errors(comm::run_ranks(5, {}, [&](comm::Communicator& communicator) {
