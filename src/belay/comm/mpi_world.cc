@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -24,9 +25,11 @@ struct Place {
 // Shared memory to ranks of this host, messages to others.
 class MpiTransport final : public Transport {
  public:
-  MpiTransport(MPI_Comm world, MPI_Comm host, std::vector<Place> places, int rank)
+  MpiTransport(MPI_Comm world, MPI_Comm host, std::vector<Place> places, int rank,
+               std::size_t post_bytes)
       : places_(std::move(places)),
         rank_(rank),
+        post_bytes_(post_bytes),
         shared_(MpiSharedTransport::make(host)),
         messages_(world),
         remote_status_(places_.size()) {
@@ -37,7 +40,8 @@ class MpiTransport final : public Transport {
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return static_cast<int>(places_.size()); }
-  [[nodiscard]] std::size_t post_bytes() const override { return shared_->post_bytes(); }
+  // Schedules depend on it, so it is that of all ranks, not of this host.
+  [[nodiscard]] std::size_t post_bytes() const override { return post_bytes_; }
   [[nodiscard]] bool readable(const void* data, std::size_t bytes) const override {
     return shared_->size() == 1 || shared_->readable(data, bytes);
   }
@@ -135,6 +139,7 @@ class MpiTransport final : public Transport {
 
   std::vector<Place> places_;
   int rank_;
+  std::size_t post_bytes_;
   std::unique_ptr<MpiSharedTransport> shared_;
   MpiMessages messages_;
   std::vector<int> remote_;
@@ -187,7 +192,8 @@ class MpiWorld final : public World {
       places[at].local = members[head]++;
       host_of_.push_back(places[at].host);
     }
-    transport_ = std::make_unique<MpiTransport>(MPI_COMM_WORLD, host_, std::move(places), rank);
+    transport_ = std::make_unique<MpiTransport>(MPI_COMM_WORLD, host_, std::move(places), rank,
+                                                SharedChannels::least_post_bytes(host_of_));
   }
 
   ~MpiWorld() override {
@@ -215,6 +221,7 @@ class MpiWorld final : public World {
   [[nodiscard]] const std::vector<int>& host_of() const override { return host_of_; }
 
   bool mpi_all_reduce(const void* input, void* output, std::int64_t count) override {
+    if (count > std::numeric_limits<int>::max()) return false;
     check_mpi(MPI_Allreduce(input == output ? MPI_IN_PLACE : input, output, static_cast<int>(count),
                             MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD),
               "MPI_Allreduce");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <map>
 
 namespace belay::comm {
 namespace {
@@ -20,6 +21,14 @@ std::size_t SharedChannels::post_bytes_for(int ranks) {
   constexpr std::size_t kAll = std::size_t{64} << 20;
   const std::size_t share = kAll / (pairs(ranks) * kChannelSlots) / kLine * kLine;
   return std::clamp(share, std::size_t{1} << 10, std::size_t{64} << 10);
+}
+
+std::size_t SharedChannels::least_post_bytes(std::span<const int> host_of) {
+  std::map<int, int> ranks_on;
+  for (const int host : host_of) ++ranks_on[host];
+  std::size_t least = post_bytes_for(1);
+  for (const auto& [host, ranks] : ranks_on) least = std::min(least, post_bytes_for(ranks));
+  return least;
 }
 
 std::size_t SharedChannels::post_area(int ranks) {

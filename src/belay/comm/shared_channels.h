@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -57,6 +58,8 @@ class SharedChannels {
   static std::size_t post_area(int ranks);
   // What a channel can post; smaller where there are many.
   static std::size_t post_bytes_for(int ranks);
+  // What every channel can post where hosts have different numbers of ranks. host_of: of each rank.
+  static std::size_t least_post_bytes(std::span<const int> host_of);
 
   SharedChannels(void* memory, int ranks);
 

@@ -49,7 +49,7 @@ class Transport {
   virtual ~Transport() = default;
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
-  // The largest message that may be posted.
+  // The largest message that may be posted; the same on all ranks.
   [[nodiscard]] virtual std::size_t post_bytes() const = 0;
   // Whether a peer on this host can read the memory where it is, as send() needs it to.
   [[nodiscard]] virtual bool readable(const void* data, std::size_t bytes) const = 0;

@@ -31,7 +31,8 @@ class World {
   // Host of each rank, numbered from 0 in the order of ranks.
   [[nodiscard]] virtual const std::vector<int>& host_of() const = 0;
 
-  // MPI's own sum of f32 values, to compare with. False where there is no MPI.
+  // MPI's own sum of f32 values, to compare with. False where there is no MPI, and for more values
+  // than it can count.
   virtual bool mpi_all_reduce(const void* input, void* output, std::int64_t count) = 0;
   virtual void mpi_barrier() = 0;
 
