@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <vector>
 
+#include "belay/comm/shared_transport.h"
 #include "belay/comm/thread_ranks.h"
+#include "belay/comm/watch.h"
 
 namespace belay::comm {
 namespace {
@@ -166,6 +170,40 @@ TEST(Trouble, ARankThatStopsInTheMiddle) {
   group.transport(2).enter(call);
   for (std::thread& thread : threads) thread.join();
   expect_all_name(errors, {"all_reduce #1", "rank 2 has stopped in the middle of it"});
+}
+
+// A transport in which a rank was killed while it wrote why the group has failed: no reason of
+// another rank is ever taken, and none is there.
+class ReasonHalfWritten final : public SharedTransport {
+ public:
+  explicit ReasonHalfWritten(void* memory) : SharedTransport(SharedChannels(memory, 1), 0) {}
+  [[nodiscard]] bool readable(const void*, std::size_t) const override { return false; }
+  void* allocate(std::size_t) override { return nullptr; }
+  void deallocate(void*) override {}
+  bool raise(std::string_view, ExitCode) override { return false; }
+  [[nodiscard]] bool raised() override { return false; }
+
+ private:
+  [[nodiscard]] std::uint64_t shared_address(const void*) const override { return 0; }
+  [[nodiscard]] const void* local_pointer(int, std::uint64_t) const override { return nullptr; }
+};
+
+TEST(Trouble, ARankWhoseReasonIsNotTakenFailsByIt) {
+  const std::size_t bytes = SharedChannels::bytes_for(1);
+  void* const memory = std::aligned_alloc(kLine, (bytes + kLine - 1) / kLine * kLine);
+  std::memset(memory, 0, bytes);
+  ReasonHalfWritten transport(memory);
+  Watch watch(transport, 1);
+  Signature call;
+  call.sequence = 1;
+  watch.begin(call);
+  try {
+    watch.give_up("rank 1 has gone");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::communication);
+    EXPECT_STREQ(error.what(), "barrier #1, seen by rank 0: rank 1 has gone");
+  }
+  std::free(memory);
 }
 
 TEST(Trouble, FrozenSettingsStay) {

@@ -86,7 +86,7 @@ void Watch::idle(int peer) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   if (now < next_look_) return;
   next_look_ = now + kLookEvery;
-  look_around(peer);
+  look_around();
   const std::chrono::duration<double> idle_for = now - idle_since_;
   if (idle_for.count() >= timeout_s_) {
     give_up(fmt::format("no progress for {:.3g} s: {}", timeout_s_, who_is_late(peer)));
@@ -112,7 +112,7 @@ bool Watch::sleep_patiently() {
 }
 
 // What need not wait for the time-out.
-void Watch::look_around(int peer) {
+void Watch::look_around() {
   for (int rank = 0; rank < transport_.size(); ++rank) {
     if (rank == transport_.rank()) continue;
     const auto status = transport_.status(rank);
@@ -124,7 +124,6 @@ void Watch::look_around(int peer) {
       mismatch(rank, status->call);
     }
   }
-  static_cast<void>(peer);
 }
 
 std::string Watch::who_is_late(int peer) {
@@ -180,12 +179,18 @@ void Watch::mismatch(int peer, const Signature& theirs) {
 }
 
 void Watch::give_up(const std::string& reason) {
-  transport_.raise(
-      fmt::format("{}, seen by rank {}: {}", to_string(call_), transport_.rank(), reason),
-      ExitCode::communication);
+  const std::string text =
+      fmt::format("{}, seen by rank {}: {}", to_string(call_), transport_.rank(), reason);
+  transport_.raise(text, ExitCode::communication);
   // Another rank may be writing its reason just now; the first one stands.
   for (int tries = 0; tries < 1000 && !transport_.raised(); ++tries) sched_yield();
-  rethrow();
+  if (transport_.raised()) rethrow();
+  // Whoever was writing is gone, and its reason with it.
+  if (recorder_ != nullptr) {
+    recorder_->note(FlightRecorder::End::communication, static_cast<int>(ExitCode::communication),
+                    text);
+  }
+  throw Error(ExitCode::communication, text);
 }
 
 void Watch::abort(ExitCode code, std::string_view what) {

@@ -40,7 +40,7 @@ class Watch {
   using Clock = std::chrono::steady_clock;
   [[nodiscard]] bool sleep_until_due();
   [[nodiscard]] bool sleep_patiently();
-  void look_around(int peer);
+  void look_around();
   [[nodiscard]] std::string who_is_late(int peer);
   [[noreturn]] void rethrow();
 
