@@ -21,10 +21,6 @@ constexpr double kTestNs = 5e6;
 constexpr std::size_t kLeastTestBytes = std::size_t{8} << 10;
 constexpr std::size_t kTestBytes = std::size_t{256} << 10;
 constexpr int kTestMessages = 2;
-constexpr std::int64_t kFirstPause = 8;  // steps
-constexpr std::int64_t kLongestPause = 1024;
-// A healed link is not to be found slow again at once.
-constexpr double kHealedBelow = 0.75;
 
 // Of sorted values, one of which is left out.
 double median_without(const std::vector<double>& sorted, double value) {
@@ -113,6 +109,10 @@ double LinkTable::median_outside_without(int rank) const {
   return median_without(outside_, outside(rank));
 }
 
+double healed_below(double factor) {
+  return std::max(1 + (factor - 1) / 2, 0.75 * factor);
+}
+
 std::vector<int> late_ranks(const LinkTable& table, double factor) {
   std::vector<int> late;
   for (int rank = 0; rank < table.ranks(); ++rank) {
@@ -171,14 +171,17 @@ void LinkHealth::begin_step() {
   communicator_.meter().reset();
   begin_outside_ = communicator_.flight().outside_ticks();
   begin_ticks_ = ticks();
+  begin_ns_ = clock_ns(CLOCK_MONOTONIC);
 }
 
 std::span<const LinkNews> LinkHealth::after_step() {
   ++step_;
   news_.clear();
   const auto outside = static_cast<double>(communicator_.flight().outside_ticks() - begin_outside_);
-  const auto whole = static_cast<double>(ticks() - begin_ticks_);
-  LinkTable::fill(row_, communicator_.meter(), outside, whole);
+  const auto whole_ticks = static_cast<double>(ticks() - begin_ticks_);
+  const auto whole_ns = static_cast<double>(clock_ns(CLOCK_MONOTONIC) - begin_ns_);
+  LinkTable::fill(row_, communicator_.meter(), outside / std::max(whole_ticks, 1.0) * whole_ns,
+                  whole_ns);
   communicator_.all_gather(row_.data(), table_.all().data(), table_.bounds(), DType::f64);
   table_.sort();
   name_late_ranks();
@@ -204,11 +207,11 @@ void LinkHealth::name_late_ranks() {
   late_before_ = std::move(late);
 }
 
-LinkHealth::Tested& LinkHealth::record_of(Link link) {
+Retest& LinkHealth::retest_of(Link link) {
   const auto found = std::find_if(tested_.begin(), tested_.end(),
                                   [&](const Tested& one) { return one.link == link; });
-  if (found != tested_.end()) return *found;
-  return tested_.emplace_back(Tested{link, 0, kFirstPause});
+  if (found != tested_.end()) return found->retest;
+  return tested_.emplace_back(Tested{link}).retest;
 }
 
 bool LinkHealth::is_slow(Link link) const {
@@ -242,14 +245,13 @@ LinkHealth::Verdict LinkHealth::test(Link link, Link typical) {
 void LinkHealth::test_suspects() {
   // The slowest one that has not just been tested; the next step may bring the next.
   for (const Link link : suspected_links(table_, options_.factor)) {
-    Tested& record = record_of(link);
-    if (is_slow(link) || step_ < record.next) continue;
+    Retest& retest = retest_of(link);
+    if (is_slow(link) || !retest.due(step_)) continue;
     const auto typical = typical_link(table_, link);
     if (!typical) return;
     const Verdict verdict = test(link, *typical);
-    record.next = step_ + record.pause;
-    record.pause = std::min(2 * record.pause, kLongestPause);
-    if (!verdict.slower_than(options_.factor)) return;
+    if (!verdict.slower_than(options_.factor)) return retest.wrongly_suspected(step_);
+    retest.found_slow(step_);
     slow_.push_back(link);
     ratios_.push_back(verdict.typical / verdict.gbps);
     LinkNews news;
@@ -258,6 +260,7 @@ void LinkHealth::test_suspects() {
     news.typical = verdict.typical;
     news_.push_back(news);
     go_around();
+    news_.back().avoided = is_avoided(link);
     return;
   }
 }
@@ -265,14 +268,16 @@ void LinkHealth::test_suspects() {
 void LinkHealth::test_slow_ones() {
   for (std::size_t i = 0; i < slow_.size(); ++i) {
     const Link link = slow_[i];
-    Tested& record = record_of(link);
-    if (step_ < record.next) continue;
+    Retest& retest = retest_of(link);
+    if (!retest.due(step_)) continue;
     const auto typical = typical_link(table_, link);
     if (!typical) return;
     const Verdict verdict = test(link, *typical);
-    record.next = step_ + record.pause;
-    record.pause = std::min(2 * record.pause, kLongestPause);
-    if (verdict.slower_than(options_.factor * kHealedBelow)) continue;
+    if (verdict.slower_than(healed_below(options_.factor))) {
+      retest.still_slow(step_);
+      continue;
+    }
+    retest.healed(step_);
     slow_.erase(slow_.begin() + static_cast<std::ptrdiff_t>(i));
     ratios_.erase(ratios_.begin() + static_cast<std::ptrdiff_t>(i));
     LinkNews news;
@@ -280,26 +285,32 @@ void LinkHealth::test_slow_ones() {
     news.link = link;
     news.gbps = verdict.gbps;
     news.typical = verdict.typical;
+    news.avoided = is_avoided(link);
     news_.push_back(news);
     go_around();
     return;
   }
 }
 
+bool LinkHealth::is_avoided(Link link) const {
+  const std::vector<Link>& avoided = communicator_.layout().slow;
+  return std::find(avoided.begin(), avoided.end(), link) != avoided.end();
+}
+
 // A direct exchange goes around a link by giving two ranks nothing to own, and the others more:
 // that must be less than what the link costs.
 void LinkHealth::go_around() {
-  LinkNews& news = news_.back();
   const double ranks = communicator_.size();
   std::vector<Link> around;
   for (std::size_t i = 0; i < slow_.size(); ++i) {
     if (ratios_[i] * (ranks - 2) > ranks) around.push_back(slow_[i]);
   }
-  if (options_.reform) {
-    const bool way = communicator_.avoid(around);
-    news.avoided = way && std::find(around.begin(), around.end(), news.link) != around.end();
+  // Another way makes all schedules anew.
+  if (options_.reform && around != around_) {
+    communicator_.avoid(around);
+    around_ = std::move(around);
   }
-  news.epoch = communicator_.epoch();
+  news_.back().epoch = communicator_.epoch();
 }
 
 }  // namespace belay::comm

@@ -18,6 +18,7 @@
 
 #include "belay/comm/communicator.h"
 #include "belay/comm/link_probe.h"
+#include "belay/comm/retest.h"
 
 namespace belay::comm {
 
@@ -28,7 +29,7 @@ class LinkTable {
   // domains, or between them.
   explicit LinkTable(int ranks, std::vector<int> domain_of = {});
 
-  // One rank's row: bytes and ns by peer, its time outside of calls and the whole, in one unit.
+  // One rank's row: bytes and ns by peer, its ns outside of calls and of the whole step.
   [[nodiscard]] std::span<double> row(int rank);
   [[nodiscard]] std::span<double> all() { return values_; }
   [[nodiscard]] const std::vector<std::int64_t>& bounds() const { return bounds_; }
@@ -63,6 +64,10 @@ class LinkTable {
   std::vector<double> outside_;               // sorted
 };
 
+// A slow link has healed when the typical one carries less than so many times as much: less than
+// `factor`, so that it is not found slow again at once; more than 1, so that a typical link heals.
+double healed_below(double factor);
+
 // Ranks that compute slowly, and links that are suspected, the slowest first, by a sorted table.
 std::vector<int> late_ranks(const LinkTable& table, double factor);
 std::vector<Link> suspected_links(const LinkTable& table, double factor);
@@ -78,7 +83,7 @@ struct LinkNews {
   double typical = 0;  // of the link it was compared with
   double share = 0;    // of late: of the step outside of calls, and the median of the others
   double others = 0;
-  bool avoided = false;  // calls go around it now
+  bool avoided = false;  // slow: calls go around it now; healed: they did until now
   std::uint32_t epoch = 0;
 };
 
@@ -97,21 +102,22 @@ class LinkHealth {
   // After a step, when no call is under way; collective. What is new, the same on all ranks; valid
   // until the next call. Error(communication) as of every call.
   std::span<const LinkNews> after_step();
+  // What the last step said.
+  [[nodiscard]] const LinkTable& table() const { return table_; }
   // Links that count as slow now.
   [[nodiscard]] const std::vector<Link>& slow() const { return slow_; }
 
  private:
   struct Tested {
     Link link;
-    std::int64_t next = 0;   // step at which it may be tested again
-    std::int64_t pause = 0;  // steps between tests, doubled each time
+    Retest retest{};
   };
   struct Verdict {
     double gbps = 0;
     double typical = 0;
     [[nodiscard]] bool slower_than(double factor) const { return gbps * factor < typical; }
   };
-  Tested& record_of(Link link);
+  Retest& retest_of(Link link);
   [[nodiscard]] bool is_slow(Link link) const;
   Verdict test(Link link, Link typical);
   double time_of(Link link, std::size_t bytes);
@@ -119,6 +125,7 @@ class LinkHealth {
   void test_slow_ones();
   void name_late_ranks();
   void go_around();
+  [[nodiscard]] bool is_avoided(Link link) const;
 
   Communicator& communicator_;
   LinkHealthOptions options_;
@@ -128,13 +135,15 @@ class LinkHealth {
   std::vector<int> to_;
   std::vector<Link> slow_;
   std::vector<double> ratios_;  // of typical bandwidth to theirs
+  std::vector<Link> around_;    // of the slow ones, those that calls should go around
   std::vector<Tested> tested_;
   std::vector<int> late_before_;  // of the step before
   std::vector<int> late_named_;
   std::vector<LinkNews> news_;
   std::int64_t step_ = 0;
-  std::uint64_t begin_outside_ = 0;
+  std::uint64_t begin_outside_ = 0;  // ticks
   std::uint64_t begin_ticks_ = 0;
+  std::uint64_t begin_ns_ = 0;
 };
 
 }  // namespace belay::comm

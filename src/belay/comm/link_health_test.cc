@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "belay/comm/thread_ranks.h"
+#include "belay/comm/ticks.h"
 
 namespace belay::comm {
 namespace {
@@ -93,6 +94,33 @@ TEST(LinkTable, TheTypicalLinkStaysAway) {
   EXPECT_FALSE(typical_link(even_table(2, 10), {0, 1}));
 }
 
+// Whatever the processor's time stamp counts.
+TEST(LinkHealth, ATableIsInNanoseconds) {
+  expect_no_errors(run_ranks(2, {}, [](Communicator& comm) {
+    LinkHealth health(comm, {});
+    const std::uint64_t before = clock_ns(CLOCK_MONOTONIC);
+    health.begin_step();
+    const std::uint64_t begin = clock_ns(CLOCK_MONOTONIC);
+    comm.barrier();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const std::uint64_t end = clock_ns(CLOCK_MONOTONIC);
+    health.after_step();
+    const std::uint64_t after = clock_ns(CLOCK_MONOTONIC);
+    EXPECT_GE(health.table().whole_ns(comm.rank()), static_cast<double>(end - begin));
+    EXPECT_LE(health.table().whole_ns(comm.rank()), static_cast<double>(after - before));
+    EXPECT_GT(health.table().outside(comm.rank()), 0);
+    EXPECT_LE(health.table().outside(comm.rank()), 1);
+  }));
+}
+
+TEST(LinkHealth, ATypicalLinkHealsAndASlowOneDoesNot) {
+  for (const double factor : {1.2, 1.3, 1.4, 2.0, 4.0, 1000.0}) {
+    EXPECT_GT(healed_below(factor), 1.05);
+    EXPECT_LT(healed_below(factor), factor);
+  }
+  EXPECT_EQ(healed_below(2), 1.5);
+}
+
 struct Story {
   std::vector<std::pair<int, LinkNews>> news;  // by step, as rank 1 saw it
   std::vector<double> step_s;
@@ -168,7 +196,22 @@ TEST(LinkHealth, ALinkThatHealsIsUsedAgain) {
   EXPECT_EQ(story.news[0].second.kind, Kind::slow);
   EXPECT_EQ(story.news[1].second.kind, Kind::healed);
   EXPECT_EQ(story.news[1].second.link, (Link{2, 3}));
+  EXPECT_TRUE(story.news[1].second.avoided);
   EXPECT_EQ(story.news[1].second.epoch, 2U);
+}
+
+// There is no way around it, so nothing changes, neither when it is slow nor when it is well.
+TEST(LinkHealth, TheLinkOfTwoRanksIsNamedAndStays) {
+  const Story story = tell(2, 30, with(Algorithm::ring), {},
+                           "all bandwidth=2e7; link 0->1 bandwidth=2e6; "
+                           "link 0->1 bandwidth=2e7 from=30");
+  ASSERT_EQ(story.news.size(), 2U);
+  EXPECT_EQ(story.news[0].second.kind, Kind::slow);
+  EXPECT_EQ(story.news[1].second.kind, Kind::healed);
+  for (const auto& [step, news] : story.news) {
+    EXPECT_FALSE(news.avoided);
+    EXPECT_EQ(news.epoch, 0U);
+  }
 }
 
 TEST(LinkHealth, ALateRankIsNotASlowLink) {
