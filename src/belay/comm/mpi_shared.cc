@@ -1,6 +1,7 @@
 #include "belay/comm/mpi_shared.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +13,17 @@
 namespace belay::comm {
 namespace {
 
-constexpr std::size_t kCacheLine = 64;  // what Transport::allocate() promises
+// The pages that lie within this memory as a whole.
+struct Pages {
+  explicit Pages(const void* memory, std::size_t bytes) {
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto address = reinterpret_cast<std::uintptr_t>(memory);
+    begin = (address + page - 1) / page * page;
+    end = std::max((address + bytes) / page * page, begin);
+  }
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+};
 
 }  // namespace
 
@@ -40,8 +51,8 @@ void* MpiWindows::allocate(std::size_t bytes) {
   window.bytes = whole;
   void* own = nullptr;
   // MPI may put its own words in front; room to go on to the next cache line.
-  const int code = MPI_Win_allocate_shared(static_cast<MPI_Aint>(whole + kCacheLine), 1, info,
-                                           host_, &own, &window.window);
+  const int code = MPI_Win_allocate_shared(static_cast<MPI_Aint>(whole + kLine), 1, info, host_,
+                                           &own, &window.window);
   MPI_Info_free(&info);
   if (code != MPI_SUCCESS) {
     fail(ExitCode::capacity,
@@ -54,22 +65,29 @@ void* MpiWindows::allocate(std::size_t bytes) {
     void* base = nullptr;
     check_mpi(MPI_Win_shared_query(window.window, rank, &size, &unit, &base),
               "MPI_Win_shared_query");
-    // Mappings begin at pages, so the same place in every process.
+    // Mappings begin at pages, so the same place in every process, though not the page's first
+    // byte.
     const auto address = reinterpret_cast<std::uintptr_t>(base);
-    const std::uintptr_t aligned = (address + kCacheLine - 1) / kCacheLine * kCacheLine;
+    const std::uintptr_t aligned = (address + kLine - 1) / kLine * kLine;
     window.bases.push_back(reinterpret_cast<const std::byte*>(aligned));
   }
   window.in_use = true;
   windows_.push_back(std::move(window));
-  return const_cast<std::byte*>(windows_.back().bases[static_cast<std::size_t>(rank_)]);
+  auto* const memory =
+      const_cast<std::byte*>(windows_.back().bases[static_cast<std::size_t>(rank_)]);
+  // Fresh files are zeros; a rank without company gets memory from MPI that others have used.
+  if (size_ == 1) std::memset(memory, 0, whole);
+  return memory;
 }
 
 void MpiWindows::deallocate(void* memory) {
   for (Window& window : windows_) {
     if (window.bases[static_cast<std::size_t>(rank_)] != memory) continue;
     window.in_use = false;
+    const Pages pages(memory, window.bytes);
     // Not every file system can; then the memory stays until the end.
-    static_cast<void>(madvise(memory, window.bytes, MADV_REMOVE));
+    static_cast<void>(madvise(reinterpret_cast<void*>(pages.begin), pages.end - pages.begin,
+                              size_ == 1 ? MADV_DONTNEED : MADV_REMOVE));
     return;
   }
 }

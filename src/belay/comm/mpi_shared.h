@@ -17,8 +17,8 @@ class MpiWindows {
 
   // Collective on the host.
   void* allocate(std::size_t bytes);
-  // Gives the memory back to the system and keeps the window for an allocation that fits: closing
-  // it would need the other ranks, which may be gone.
+  // Gives the memory's whole pages back to the system and keeps the window for an allocation that
+  // fits: closing it would need the other ranks, which may be gone.
   void deallocate(void* memory);
   // Lets windows go without the other ranks, when they may be gone.
   void abandon() { windows_.clear(); }

@@ -4,12 +4,15 @@
 #include "belay/comm/world.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -92,6 +95,43 @@ void other_collectives(Communicator& comm) {
   comm.barrier();
 }
 
+// Pages of the memory that take room now, in memory or in /dev/shm.
+std::size_t resident_pages(const void* memory, std::size_t bytes) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t begin = (address + page - 1) / page * page;
+  const std::uintptr_t end = (address + bytes) / page * page;
+  std::vector<unsigned char> there((end - begin) / page);
+  EXPECT_EQ(::mincore(reinterpret_cast<void*>(begin), end - begin, there.data()), 0);
+  return static_cast<std::size_t>(
+      std::count_if(there.begin(), there.end(), [](unsigned char in) { return (in & 1) != 0; }));
+}
+
+void memory_is_zero_and_given_back(Communicator& comm) {
+  constexpr std::size_t kBytes = std::size_t{8} << 20;
+  for (const std::size_t bytes : {std::size_t{200}, std::size_t{5000}, kBytes}) {
+    // What MPI may hand out next, used.
+    std::vector<void*> used(64);
+    for (void*& memory : used) memory = std::memset(std::malloc(bytes + 64), 0xAB, bytes + 64);
+    for (void* const memory : used) std::free(memory);
+    for (const bool again : {false, true}) {
+      auto* const memory = static_cast<std::byte*>(comm.allocate(bytes));
+      const auto not_zero = std::count_if(memory, memory + bytes,
+                                          [](std::byte byte) { return byte != std::byte{0}; });
+      EXPECT_EQ(not_zero, 0) << bytes << (again ? " again" : "");
+      std::memset(memory, 0xCD, bytes);
+      if (bytes == kBytes) {
+        EXPECT_GT(resident_pages(memory, bytes), 0U);
+      }
+      comm.barrier();
+      comm.deallocate(memory);
+      if (bytes == kBytes) {
+        EXPECT_EQ(resident_pages(memory, bytes), 0U);
+      }
+    }
+  }
+}
+
 void play(const std::string& scenario, World& world) {
   CommunicatorOptions options;
   options.timeout_s = 1;
@@ -104,6 +144,12 @@ void play(const std::string& scenario, World& world) {
   if (scenario == "sums") {
     all_algorithms(comm);
     other_collectives(comm);
+    return;
+  }
+  if (scenario == "memory") {
+    memory_is_zero_and_given_back(comm);
+    // MPI counts by int; nothing is read.
+    EXPECT_FALSE(world.mpi_all_reduce(nullptr, nullptr, std::int64_t{1} << 32));
     return;
   }
   constexpr std::array<std::string_view, 4> kOthers = {"mismatch", "leaves", "throws", "many"};
@@ -159,6 +205,16 @@ TEST(MpiWorld, SumsAreExactOverMessages) {
   const MpiOutcome outcome = run(3, "sums", true);
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(outcome.count("[  PASSED  ] 1 test."), 3) << outcome.output;
+}
+
+TEST(MpiWorld, MemoryIsZeroAndGivenBack) {
+  for (const int ranks : {1, 2}) {
+    for (const bool messages : {false, true}) {
+      const MpiOutcome outcome = run(ranks, "memory", messages);
+      EXPECT_EQ(outcome.code, 0) << outcome.output;
+      EXPECT_EQ(outcome.count("[  PASSED  ] 1 test."), ranks) << outcome.output;
+    }
+  }
 }
 
 TEST(MpiWorld, DisagreementEndsAllRanks) {
