@@ -44,19 +44,30 @@ std::optional<std::array<int, 3>> parse_line(std::string_view line) {
   return values;
 }
 
-void check_domains(const RankMap& map, std::string_view source) {
+struct Tear {
+  int domain = 0;
+  int before = 0;  // the last rank of the domain before the gap
+  int behind = 0;  // the first one behind it
+};
+
+std::optional<Tear> find_tear(const RankMap& map) {
   std::map<int, int> last_rank;  // of each domain so far
   for (int rank = 0; rank < map.ranks(); ++rank) {
     const int domain = map.entries[static_cast<std::size_t>(rank)].domain;
     const auto [found, added] = last_rank.try_emplace(domain, rank);
-    if (!added && found->second != rank - 1) {
-      fail(ExitCode::data,
-           "{}: domain {} is torn apart: rank {} belongs to it, rank {} does not, rank {} does "
-           "again; every ring would cross slow links more often than it must. Use this map:\n{}",
-           source, domain, found->second, found->second + 1, rank, corrected(map).to_csv());
-    }
+    if (!added && found->second != rank - 1) return Tear{domain, found->second, rank};
     found->second = rank;
   }
+  return std::nullopt;
+}
+
+void check_domains(const RankMap& map, std::string_view source) {
+  const auto tear = find_tear(map);
+  if (!tear) return;
+  fail(ExitCode::data,
+       "{}: domain {} is torn apart: rank {} belongs to it, rank {} does not, rank {} does "
+       "again; every ring would cross slow links more often than it must. Use this map:\n{}",
+       source, tear->domain, tear->before, tear->before + 1, tear->behind, corrected(map).to_csv());
 }
 
 }  // namespace
@@ -74,6 +85,10 @@ std::string RankMap::to_csv() const {
     fmt::format_to(std::back_inserter(text), "{},{},{}\n", rank, entry.npu, entry.domain);
   }
   return text;
+}
+
+bool tears_a_domain(const RankMap& map) {
+  return find_tear(map).has_value();
 }
 
 RankMap corrected(const RankMap& map) {

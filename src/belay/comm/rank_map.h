@@ -37,6 +37,9 @@ struct RankMap {
 RankMap parse_rank_map(std::string_view text, std::string_view source);
 RankMap read_rank_map(const std::string& path);
 
+// Whether ranks of some domain are not neighbours.
+bool tears_a_domain(const RankMap& map);
+
 // The same devices, with ranks counted up domain by domain (in the order in which domains appear)
 // and within a domain by device.
 RankMap corrected(const RankMap& map);

@@ -32,6 +32,18 @@ std::vector<int> numbered(const std::vector<int>& first, const std::vector<int>&
   return result;
 }
 
+// What to do about a map whose domains reach over hosts; `domains`: cut at the hosts.
+std::string way_out(RankMap map, const std::vector<int>& domains) {
+  for (std::size_t rank = 0; rank < domains.size(); ++rank) {
+    map.entries[rank].domain = domains[rank];
+  }
+  if (tears_a_domain(map)) {
+    return "The ranks of a host are not neighbours, so no map fits: start them host by host "
+           "(mpirun --map-by slot)";
+  }
+  return "Start the ranks elsewhere, or use this map:\n" + map.to_csv();
+}
+
 }  // namespace
 
 int Topology::hosts() const {
@@ -98,16 +110,15 @@ Topology topology_of_map(const RankMap& map, const std::vector<int>& host_of,
     const auto at = static_cast<std::size_t>(rank);
     const int first = first_rank.try_emplace(topology.domain_of[at], rank).first->second;
     if (host_of[static_cast<std::size_t>(first)] == host_of[at]) continue;
-    RankMap split = map;
-    const std::vector<int> domains = numbered(host_of, topology.domain_of);
-    for (std::size_t i = 0; i < domains.size(); ++i) split.entries[i].domain = domains[i];
     fail(
         ExitCode::data,
         "{}: domain {} reaches over hosts: rank {} runs on host {}, rank {} on host {}; fast links "
-        "end at a host. Start the ranks elsewhere, or use this map:\n{}",
+        "end at a host. {}",
         path, topology.domain_of[at], first, host_of[static_cast<std::size_t>(first)], rank,
-        host_of[at], split.to_csv());
+        host_of[at], way_out(map, numbered(host_of, topology.domain_of)));
   }
+  // Who works with domains keeps tables of them.
+  topology.domain_of = numbered(host_of, topology.domain_of);
   return topology;
 }
 

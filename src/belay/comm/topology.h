@@ -28,8 +28,9 @@ struct Topology {
 // package is one domain.
 Topology topology_of_hosts(const std::vector<int>& host_of, const std::vector<int>& package_of);
 
-// Error(data) with a map that works, when the map is for another number of ranks or a domain of it
-// reaches over several hosts. path: for messages.
+// Domains are numbered from 0 in the order of ranks, whatever the map calls them. Error(data) when
+// the map is for another number of ranks or a domain of it reaches over several hosts; with a map
+// that works, if there is one for ranks that lie so. path: for messages.
 Topology topology_of_map(const RankMap& map, const std::vector<int>& host_of,
                          const std::string& path);
 

@@ -41,7 +41,7 @@ TEST(Topology, AMapIsApplied) {
   const RankMap map =
       parse_rank_map("rank_id,npu_id,hccs_domain\n0,0,4\n1,1,4\n2,2,5\n3,3,5\n", "map.csv");
   const Topology topology = topology_of_map(map, {0, 0, 0, 0}, "map.csv");
-  EXPECT_EQ(topology.domain_of, (Numbers{4, 4, 5, 5}));
+  EXPECT_EQ(topology.domain_of, (Numbers{0, 0, 1, 1}));
   EXPECT_EQ(topology.to_text(), "4 ranks on 1 host, 2 domains (rank map map.csv): 0 1 | 2 3");
 }
 
@@ -62,6 +62,40 @@ TEST(Topology, AMapThatTheHostsContradictIsRefusedWithOneThatWorks) {
     EXPECT_EQ(topology_of_map(fixed, {0, 0, 1, 1}, "fixed").domains(), 2);
   }
   EXPECT_THROW(topology_of_map(map, {0, 0, 0}, "map.csv"), Error);
+}
+
+std::string refusal(const RankMap& map, const Numbers& host_of) {
+  try {
+    topology_of_map(map, host_of, "map.csv");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Topology, WhereRanksAreDealtOutOverHostsOnlyAMapThatWorksIsSuggested) {
+  const std::string heading = "rank_id,npu_id,hccs_domain\n";
+  // Cut at the hosts, this domain would be torn apart.
+  const RankMap one = parse_rank_map(heading + "0,0,0\n1,1,0\n2,2,0\n3,3,0\n", "map.csv");
+  const std::string without = refusal(one, {0, 1, 0, 1});
+  EXPECT_NE(without.find("start them host by host (mpirun --map-by slot)"), std::string::npos)
+      << without;
+  EXPECT_EQ(without.find("rank_id,"), std::string::npos) << without;
+  // These leave every rank by itself.
+  const RankMap two = parse_rank_map(heading + "0,0,0\n1,1,0\n2,0,1\n3,1,1\n", "map.csv");
+  const std::string with = refusal(two, {0, 1, 0, 1});
+  ASSERT_NE(with.find("rank_id,"), std::string::npos) << with;
+  const RankMap suggested = parse_rank_map(with.substr(with.find("rank_id,")), "suggested");
+  EXPECT_EQ(topology_of_map(suggested, {0, 1, 0, 1}, "suggested").domains(), 4);
+}
+
+// A domain's number is a name; nothing may be as large as it.
+TEST(Topology, DomainsOfAnyNumberAreCountedFromZero) {
+  const RankMap map = parse_rank_map(
+      "rank_id,npu_id,hccs_domain\n0,0,2147483647\n1,1,2147483647\n2,2,1000000000\n3,3,7\n",
+      "map.csv");
+  const Topology topology = topology_of_map(map, {0, 0, 0, 0}, "map.csv");
+  EXPECT_EQ(topology.domain_of, (Numbers{0, 0, 1, 2}));
 }
 
 Choice hierarchical(Collective collective, int ranks, std::size_t bytes) {
