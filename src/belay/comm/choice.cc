@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "belay/base/error.h"
@@ -67,6 +68,11 @@ std::string to_string(const Choice& choice) {
   }
   if (choice.segments > 1) text += fmt::format(" x{}", choice.segments);
   return text;
+}
+
+Choice without_shared_memory(Choice choice) {
+  if (needs_shared_memory(choice.algorithm)) choice.algorithm = Algorithm::direct;
+  return choice;
 }
 
 Choice choose_by_size(Collective collective, int ranks, std::size_t bytes) {
@@ -197,8 +203,11 @@ ChoiceTable::ChoiceTable(const MachineModel& model, int ranks, std::size_t post_
       for (const Choice& choice : part.candidates) {
         ScheduleKey key{.collective = collective, .algorithm = choice.algorithm};
         key.ranks = ranks;
-        // All to all moves whole blocks.
-        key.count = static_cast<std::int64_t>(bytes) / kElement / ranks * ranks;
+        key.count = static_cast<std::int64_t>(bytes) / kElement;
+        if (collective == Collective::all_to_all) {
+          // Whole blocks, and one at least: what moves nothing takes no time, by any algorithm.
+          key.count = std::max<std::int64_t>(key.count / ranks, 1) * ranks;
+        }
         key.segments = choice.segments;
         key.post_elements = static_cast<std::int64_t>(post_bytes) / kElement;
         key.inner = choice.inner;
@@ -226,7 +235,7 @@ void ChoiceTable::correct(Collective collective, std::span<const MeasuredSize> m
   };
   for (std::size_t s = 0; s < part.entries.size(); ++s) {
     ChoiceEntry& entry = part.entries[s];
-    double least = 0;
+    double least = std::numeric_limits<double>::infinity();
     for (std::size_t candidate = 0; candidate < part.candidates.size(); ++candidate) {
       // The measured sizes on both sides; one of them, or none, at the ends.
       double below = 0;
@@ -240,7 +249,7 @@ void ChoiceTable::correct(Collective collective, std::span<const MeasuredSize> m
       if (below == 0 && above == 0) continue;
       const double factor = below == 0 ? above : above == 0 ? below : std::sqrt(below * above);
       const double seconds = part.predictions[s][candidate] * factor;
-      if (least > 0 && seconds >= least) continue;
+      if (seconds >= least) continue;
       least = seconds;
       entry.choice = part.candidates[candidate];
       entry.predicted_s = seconds;

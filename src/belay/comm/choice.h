@@ -27,6 +27,10 @@ struct Choice {
 // "ring", "segmented_ring x4", "hierarchical direct/ring".
 std::string to_string(const Choice& choice);
 
+// What runs instead where ranks do not share memory: a direct exchange takes the place of
+// direct_store.
+Choice without_shared_memory(Choice choice);
+
 // bytes: of the whole vector.
 using Chooser = std::function<Choice(Collective collective, int ranks, std::size_t bytes)>;
 

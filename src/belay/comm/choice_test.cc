@@ -36,6 +36,18 @@ TEST(Choice, SmallMessagesSaveLatencyAndLargeOnesBytes) {
   }
 }
 
+// Fewer elements than ranks are elements still.
+TEST(Choice, SmallVectorsOfManyRanksSaveLatencyToo) {
+  const ChoiceTable table(network(1e-5, 1e-10), 128, 65536);
+  for (const Collective collective : {Collective::all_reduce, Collective::all_to_all}) {
+    for (const double seconds : table.predictions(collective, 256)) EXPECT_GT(seconds, 0);
+  }
+  const Choice small = table.choose(Collective::all_reduce, 256);
+  EXPECT_TRUE(small.algorithm == Algorithm::recursive_doubling ||
+              small.algorithm == Algorithm::one_shot)
+      << to_string(small);
+}
+
 TEST(Choice, DomainsWithSlowLinksMakeAHierarchy) {
   MachineModel model = network(1e-6, 2e-11);
   for (int rank = 0; rank < 16; ++rank) model.domain_of.push_back(rank % 4);
