@@ -107,21 +107,7 @@ void simulate(const Options& options) {
   fmt::print("table 1: doubling-tree-ring; table 2: ring-tree-hierarchical\n");
 }
 
-void run(comm::World& world, const Options& options) {
-  bool heading = !options.json;
-  const comm::CollectivesReport report =
-      comm::bench_collectives(world, options.bench, [&](const comm::CollectiveTiming& row) {
-        if (options.json) return;
-        if (heading) {
-          fmt::print(
-              "{:>14} {:>11} {:>5} {:>22} {:>10} {:>10} {:>7} {:>7} {:>6} {:>10} {:>7} {:>10}\n",
-              "collective", "bytes", "dtype", "algorithm", "p50 us", "p99 us", "algbw", "busbw",
-              "right", "MPI us", "ratio", "gloo us");
-          heading = false;
-        }
-        print_row(row);
-      });
-  if (report.rank != 0) return;
+void print_report(const comm::CollectivesReport& report, const Options& options) {
   if (options.table && !options.json) fmt::print("{}\n{}", report.topology, report.table);
   if (options.json) {
     nlohmann::json rows = nlohmann::json::array();
@@ -136,6 +122,24 @@ void run(comm::World& world, const Options& options) {
     fmt::print("{} ranks; time of MPI over belay's: geometric mean {:.2f}, least {:.2f}\n",
                report.ranks, report.mpi_ratio, report.least_ratio);
   }
+}
+
+void run(comm::World& world, const Options& options) {
+  bool heading = !options.json;
+  const comm::CollectivesReport report =
+      comm::bench_collectives(world, options.bench, [&](const comm::CollectiveTiming& row) {
+        if (options.json) return;
+        if (heading) {
+          fmt::print(
+              "{:>14} {:>11} {:>5} {:>22} {:>10} {:>10} {:>7} {:>7} {:>6} {:>10} {:>7} {:>10}\n",
+              "collective", "bytes", "dtype", "algorithm", "p50 us", "p99 us", "algbw", "busbw",
+              "right", "MPI us", "ratio", "gloo us");
+          heading = false;
+        }
+        print_row(row);
+      });
+  if (report.rank == 0) print_report(report, options);
+  comm::refuse_wrong_results(report);
 }
 
 }  // namespace

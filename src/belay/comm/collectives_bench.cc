@@ -140,9 +140,11 @@ class Bench {
     std::vector<double> mpi;
     std::vector<double> gloo;
     const int calls = wanted_calls(contestants.front());
+    // Warms MPI up, and says whether it can: it counts elements by int.
+    const bool with_mpi = beside_mpi && world_.mpi_all_reduce(source(), output_, count_);
     // In an order that changes, the same on all ranks: what comes before leaves the caches as it
     // does.
-    std::vector<std::size_t> order(contestants.size() + (beside_mpi ? 1 : 0));
+    std::vector<std::size_t> order(contestants.size() + (with_mpi ? 1 : 0));
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::minstd_rand random(1);
     for (int i = 0; i < calls; ++i) {
@@ -352,21 +354,23 @@ CollectivesReport bench_collectives(World& world, const CollectivesBench& option
   for (const Collective collective : collectives) {
     if (options.collective != "all") wanted_algorithms(options.algorithm, collective);
   }
+  std::vector<ForcedChoice> forced;
+  for (const std::string& text : options.force) forced.push_back(parse_forced(text));
+  // Before there is a communicator: an error of one rank then is no call that others wait in.
+  std::optional<Topology> mapped;
+  if (!options.rank_map.empty()) {
+    mapped = topology_of_map(read_rank_map(options.rank_map), world.host_of(), options.rank_map);
+  }
   CommunicatorOptions comm_options;
   comm_options.order_stable = options.order_stable;
   const std::unique_ptr<Transport> faults =
       inject_faults(world.transport(), options.inject, RankIs::process);
   Communicator comm(faults != nullptr ? *faults : world.transport(), comm_options);
-  const Topology topology =
-      options.rank_map.empty()
-          ? find_topology(comm, world.host_of())
-          : topology_of_map(read_rank_map(options.rank_map), world.host_of(), options.rank_map);
+  const Topology topology = mapped ? *mapped : find_topology(comm, world.host_of());
   comm.set_layout(topology.layout());
   CollectivesReport report;
   report.rank = comm.rank();
   report.ranks = comm.size();
-  std::vector<ForcedChoice> forced;
-  for (const std::string& text : options.force) forced.push_back(parse_forced(text));
   report.topology = topology.to_text();
   const NamedChooser named_chooser =
       chooser_named(comm, options.chooser, forced, topology.domain_of);
@@ -381,11 +385,16 @@ CollectivesReport bench_collectives(World& world, const CollectivesBench& option
     // With all collectives a single algorithm suits but some.
     const bool named = options.algorithm == "all" || options.collective != "all";
     for (const auto algorithm : wanted_algorithms(named ? options.algorithm : "auto", collective)) {
+      // Of all algorithms, one that would run as another is not one.
+      if (options.algorithm == "all" && needs_shared_memory(*algorithm) && !comm.shares_memory()) {
+        continue;
+      }
       for (std::int64_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= 2) {
         Choice choice = chooser(collective, comm.size(), static_cast<std::size_t>(bytes));
         if (algorithm && *algorithm != choice.algorithm) {
           choice = {.algorithm = *algorithm, .segments = is_segmented(*algorithm) ? 4 : 1};
         }
+        if (!comm.shares_memory()) choice = without_shared_memory(choice);
         std::vector<Choice> contestants{choice};
         for (const Choice& other :
              candidates_of(collective, comm.size(), domains, comm.shares_memory())) {
@@ -399,6 +408,18 @@ CollectivesReport bench_collectives(World& world, const CollectivesBench& option
   }
   add_ratios(report);
   return report;
+}
+
+void refuse_wrong_results(const CollectivesReport& report) {
+  std::vector<std::string> wrong;
+  for (const CollectiveTiming& row : report.rows) {
+    if (row.correct) continue;
+    wrong.push_back(
+        fmt::format("{} by {} of {} bytes", name_of(row.collective), row.algorithm, row.bytes));
+  }
+  if (wrong.empty()) return;
+  if (report.rank != 0) throw Error(ExitCode::failure, "");
+  fail(ExitCode::failure, "wrong results: {}", fmt::join(wrong, ", "));
 }
 
 }  // namespace belay::comm

@@ -1,6 +1,9 @@
 #pragma once
 // Times collectives over the world's ranks. Calls alternate with MPI's own, each after a barrier,
 // so that both see the same machine. A call's time is that of the slowest rank.
+//
+// A row's algorithm is the one that ran: with injected faults, and over messages, ranks share no
+// memory, and a direct exchange takes the place of direct_store.
 
 #include <cstdint>
 #include <functional>
@@ -45,11 +48,11 @@ struct CollectiveTiming {
   double p99_us = 0;
   double algbw_gbps = 0;
   double busbw_gbps = 0;
-  bool correct = false;
-  double mpi_us = 0;   // median of MPI's all-reduce
-  double gloo_us = 0;  // median of gloo's
-  std::string best;    // with regret: the fastest candidate
-  double regret = 0;   // time of the choice over the fastest's, less 1
+  bool correct = false;  // on all ranks
+  double mpi_us = 0;     // median of MPI's all-reduce
+  double gloo_us = 0;    // median of gloo's
+  std::string best;      // with regret: the fastest candidate
+  double regret = 0;     // time of the choice over the fastest's, less 1
 };
 
 struct CollectivesReport {
@@ -65,5 +68,8 @@ struct CollectivesReport {
 // Every rank calls it; on_row is called on rank 0. Error(usage) for unknown names.
 CollectivesReport bench_collectives(World& world, const CollectivesBench& options,
                                     const std::function<void(const CollectiveTiming&)>& on_row);
+
+// Error(failure) on all ranks if a result was wrong; the first rank's says which.
+void refuse_wrong_results(const CollectivesReport& report);
 
 }  // namespace belay::comm

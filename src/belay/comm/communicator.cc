@@ -64,11 +64,8 @@ void Communicator::set_chooser(Chooser chooser) {
 }
 
 Choice Communicator::choice_of(Collective collective, std::size_t bytes) const {
-  Choice choice = options_.chooser(collective, size(), bytes);
-  if (needs_shared_memory(choice.algorithm) && !shares_memory()) {
-    choice.algorithm = Algorithm::direct;
-  }
-  return choice;
+  const Choice choice = options_.chooser(collective, size(), bytes);
+  return shares_memory() ? choice : without_shared_memory(choice);
 }
 
 void Communicator::set_layout(Layout layout) {
@@ -92,17 +89,17 @@ void Communicator::freeze(const std::string& key, const std::string& value) {
 }
 
 bool Communicator::avoid(const std::vector<Link>& slow) {
+  const auto ring = ring_around(slow, size(), given_layout_.ring, given_layout_.domain_of);
+  // No way around: everything is as it was given.
+  if (!ring && options_.layout.slow.empty()) return false;
   options_.layout = given_layout_;
-  options_.layout.slow = slow;
+  if (ring && !slow.empty()) {
+    options_.layout.slow = slow;
+    options_.layout.ring = *ring;
+  }
   ++epoch_;
   forget_schedules();
-  const auto ring = ring_around(slow, size(), given_layout_.ring, given_layout_.domain_of);
-  if (!ring) {
-    options_.layout.slow.clear();  // no way around: everything stays as it was given
-    return false;
-  }
-  if (!slow.empty()) options_.layout.ring = *ring;
-  return true;
+  return ring.has_value();
 }
 
 void Communicator::abort(const Error& error) {

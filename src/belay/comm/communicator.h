@@ -112,8 +112,7 @@ class Communicator {
   // What the last calls were: kept in memory, and in a file when the rank ends as it should not.
   [[nodiscard]] FlightRecorder& flight() { return *flight_; }
 
-  // The choice for the next call of this kind. Where ranks do not share memory, a direct exchange
-  // takes the place of direct_store.
+  // The choice for the next call of this kind, as it can run.
   [[nodiscard]] Choice choice_of(Collective collective, std::size_t bytes) const;
 
  private:
