@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "belay/base/error.h"
+#include "belay/base/median.h"
 #include "belay/base/philox.h"
 #include "belay/cli/bench.h"
 #include "belay/cli/bench_program.h"
@@ -63,11 +64,6 @@ class PaddedBatch {
   std::int64_t counted_ = 0;
   std::vector<std::int32_t> tokens_, targets_, positions_, doc_begin_;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 void run(const Arguments& a) {
   const ProgramConfig config =

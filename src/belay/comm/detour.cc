@@ -1,6 +1,7 @@
 #include "belay/comm/detour.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 namespace belay::comm {
@@ -11,40 +12,33 @@ class Ring {
   Ring(std::span<const Link> slow, std::span<const int> domain_of, std::vector<int> order)
       : slow_(slow), domain_of_(domain_of), order_(std::move(order)) {}
 
-  // Links first, in the direction of the ring, then against it, then changes of domain.
-  [[nodiscard]] std::int64_t cost() const {
-    std::int64_t along = 0;
-    std::int64_t against = 0;
-    std::int64_t crossings = 0;
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      const int from = order_[i];
-      const int to = order_[(i + 1) % order_.size()];
-      along += std::count(slow_.begin(), slow_.end(), Link{from, to});
-      against += std::count(slow_.begin(), slow_.end(), Link{to, from});
-      if (!domain_of_.empty()) {
-        crossings +=
-            domain_of_[static_cast<std::size_t>(from)] != domain_of_[static_cast<std::size_t>(to)];
-      }
-    }
-    constexpr std::int64_t kMuch = std::int64_t{1} << 20;
-    return (along * kMuch + against) * kMuch + crossings;
-  }
+  // Whether no slow link leads from a rank to the next.
   [[nodiscard]] bool clear() const {
-    constexpr std::int64_t kMuch = std::int64_t{1} << 40;
-    return cost() < kMuch;
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      if (cost_behind(i) >= kAlong) return false;
+    }
+    return true;
   }
 
-  // The best exchange of two places, if it helps.
+  // The best exchange of two places, if it helps. An exchange changes the links next to the two
+  // places only; where they cost nothing there is nothing to gain.
   bool improve() {
-    std::int64_t least = cost();
+    const std::size_t places = order_.size();
+    std::vector<bool> costs(places);
+    for (std::size_t i = 0; i < places; ++i) {
+      costs[i] = cost_behind(i) > 0 || cost_behind((i + places - 1) % places) > 0;
+    }
+    std::int64_t most = 0;
     std::optional<std::pair<std::size_t, std::size_t>> best;
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      for (std::size_t j = i + 1; j < order_.size(); ++j) {
+    for (std::size_t i = 0; i < places; ++i) {
+      for (std::size_t j = i + 1; j < places; ++j) {
+        if (!costs[i] && !costs[j]) continue;
+        const std::int64_t before = cost_around(i, j);
         std::swap(order_[i], order_[j]);
-        const std::int64_t now = cost();
+        const std::int64_t gain = before - cost_around(i, j);
         std::swap(order_[i], order_[j]);
-        if (now >= least) continue;
-        least = now;
+        if (gain <= most) continue;
+        most = gain;
         best = {i, j};
       }
     }
@@ -55,6 +49,35 @@ class Ring {
   [[nodiscard]] const std::vector<int>& order() const { return order_; }
 
  private:
+  // Links first, in the direction of the ring, then against it, then changes of domain.
+  static constexpr std::int64_t kAgainst = std::int64_t{1} << 20;
+  static constexpr std::int64_t kAlong = kAgainst << 20;
+
+  // Of the way from a place to the next.
+  [[nodiscard]] std::int64_t cost_behind(std::size_t place) const {
+    const int from = order_[place];
+    const int to = order_[(place + 1) % order_.size()];
+    std::int64_t cost = kAlong * std::count(slow_.begin(), slow_.end(), Link{from, to}) +
+                        kAgainst * std::count(slow_.begin(), slow_.end(), Link{to, from});
+    if (!domain_of_.empty() &&
+        domain_of_[static_cast<std::size_t>(from)] != domain_of_[static_cast<std::size_t>(to)]) {
+      ++cost;
+    }
+    return cost;
+  }
+  // Of the ways next to two places, each once.
+  [[nodiscard]] std::int64_t cost_around(std::size_t i, std::size_t j) const {
+    const std::size_t places = order_.size();
+    const std::array<std::size_t, 4> behind = {(i + places - 1) % places, i,
+                                               (j + places - 1) % places, j};
+    std::int64_t cost = 0;
+    for (std::size_t k = 0; k < behind.size(); ++k) {
+      const auto* const end = behind.begin() + k;
+      if (std::find(behind.begin(), end, behind[k]) == end) cost += cost_behind(behind[k]);
+    }
+    return cost;
+  }
+
   std::span<const Link> slow_;
   std::span<const int> domain_of_;
   std::vector<int> order_;
@@ -70,6 +93,7 @@ std::optional<std::vector<int>> ring_around(std::span<const Link> slow, int rank
     start.resize(static_cast<std::size_t>(ranks));
     std::iota(start.begin(), start.end(), 0);
   }
+  if (slow.empty()) return start;
   Ring ring(slow, domain_of, std::move(start));
   for (const bool turned : {false, true}) {
     if (turned) ring.reverse();

@@ -90,6 +90,32 @@ TEST(Detour, RingsPassManyLinksAndKeepDomainsTogether) {
   EXPECT_EQ(*ring_around({}, 8, {}, {}), natural);
 }
 
+// As often as links fail in a large group, and as little is exchanged.
+TEST(Detour, RingsOfManyRanksGoAround) {
+  constexpr int kRanks = 2048;
+  std::vector<int> domains;
+  for (int rank = 0; rank < kRanks; ++rank) domains.push_back(rank / 8);
+  const std::vector<Link> slow = {{1, 2}, {7, 8}, {2047, 0}};
+  const auto order = ring_around(slow, kRanks, {}, domains);
+  ASSERT_TRUE(order);
+  EXPECT_EQ(std::set<int>(order->begin(), order->end()).size(), std::size_t{kRanks});
+  int crossings = 0;
+  int moved = 0;
+  for (int i = 0; i < kRanks; ++i) {
+    const auto place = static_cast<std::size_t>(i);
+    const Link link{(*order)[place], (*order)[(place + 1) % kRanks]};
+    EXPECT_EQ(std::count(slow.begin(), slow.end(), link), 0);
+    crossings += link.from / 8 != link.to / 8;
+    moved += link.from != i;
+  }
+  EXPECT_EQ(crossings, kRanks / 8);
+  EXPECT_LE(moved, 6);
+  // What is not slow stays where it was given, whatever the domains.
+  std::vector<int> given(kRanks);
+  for (int i = 0; i < kRanks; ++i) given[static_cast<std::size_t>(i)] = i * 5 % kRanks;
+  EXPECT_EQ(*ring_around({}, kRanks, given, domains), given);
+}
+
 TEST(Detour, ThreeRanksTurnTheRingAndTwoCannot) {
   const auto turned = ring_around(std::vector<Link>{{0, 1}}, 3, {}, {});
   ASSERT_TRUE(turned);

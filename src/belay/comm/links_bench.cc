@@ -1,24 +1,19 @@
 #include "belay/comm/links_bench.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <optional>
 
 #include "belay/base/error.h"
+#include "belay/base/median.h"
 #include "belay/comm/link_probe.h"
 
 namespace belay::comm {
 namespace {
 
 constexpr std::size_t kSmallBytes = 8;
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 class Bench {
  public:
@@ -129,8 +124,8 @@ class Bench {
       report.rings.push_back(ring);
     }
     const double middle = median(times);
+    const double all = median_of(report.gbps_together, std::nullopt);
     for (RingTest& ring : report.rings) {
-      const double all = median_of(report.gbps_together, std::nullopt);
       ring.bad = ring.us > options_.factor * middle || ring.gbps * options_.factor < all;
     }
   }
@@ -150,12 +145,17 @@ class Bench {
   void find_bad(LinksReport& report) {
     // Differences of a few microseconds are the processor's.
     constexpr double kLatencyFloorUs = 20;
+    // Of links between hosts, and within them.
+    const std::array<double, 2> latencies = {median_of(report.latency_us, false),
+                                             median_of(report.latency_us, true)};
+    const std::array<double, 2> rates = {median_of(report.gbps, false),
+                                         median_of(report.gbps, true)};
     for (std::size_t from = 0; from < ranks_; ++from) {
       for (std::size_t to = 0; to < ranks_; ++to) {
         if (from == to) continue;
-        const bool within = same_clock(from, to);
-        const double latency = median_of(report.latency_us, within);
-        const double gbps = median_of(report.gbps, within);
+        const std::size_t within = same_clock(from, to) ? 1 : 0;
+        const double latency = latencies[within];
+        const double gbps = rates[within];
         const auto slow = [&](double value) { return value * options_.factor < gbps; };
         const auto late = [&](double value) {
           return value > options_.factor * latency && value > latency + kLatencyFloorUs;
