@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <utility>
 
 namespace belay::comm {
 namespace {
@@ -11,6 +12,8 @@ namespace {
 // Data up to this size travels with the header.
 constexpr std::size_t kTogether = 4096;
 constexpr std::size_t kHeadBytes = 64;
+// Of the buffers of messages that have been used, for those to come.
+constexpr std::size_t kKeptBytes = std::size_t{64} << 20;
 constexpr int kDataTags = kMostLanes;
 constexpr int kNewsTag = 2 * kMostLanes;
 
@@ -32,11 +35,21 @@ std::byte* room(std::vector<std::byte>& buffer, std::size_t bytes) {
 
 }  // namespace
 
-MpiMessages::MpiMessages(MPI_Comm world) : world_(world) {
+MpiMessages::MpiMessages(MPI_Comm world) : world_(world), bodies_(kKeptBytes) {
   int size = 1;
   MPI_Comm_size(world_, &size);
   outgoing_.resize(static_cast<std::size_t>(size) * kMostLanes);
   incoming_.resize(outgoing_.size());
+}
+
+MpiMessages::~MpiMessages() {
+  drop_letters_that_have_left();
+  // MPI may read the others until the process ends.
+  static auto* const unread = new std::vector<std::unique_ptr<Letter>>;
+  for (Posted& posted : letters_) {
+    MPI_Request_free(&posted.request);
+    unread->push_back(std::move(posted.letter));
+  }
 }
 
 std::size_t MpiMessages::index(int peer, int lane) const {
@@ -96,7 +109,8 @@ bool MpiMessages::accept(int peer, int lane, Incoming& in) {
   std::memcpy(&slot.header, head, sizeof(slot.header));
   const std::size_t bytes = slot.header.bytes;
   if (bytes > kTogether) {
-    check_mpi(MPI_Irecv(room(slot.body, bytes), count_of(bytes), MPI_BYTE, peer, kDataTags + lane,
+    slot.body = bodies_.take(bytes);
+    check_mpi(MPI_Irecv(slot.body.data.get(), count_of(bytes), MPI_BYTE, peer, kDataTags + lane,
                         world_, &slot.request),
               "MPI_Irecv");
   }
@@ -116,12 +130,14 @@ bool MpiMessages::peek(int peer, int lane, int nth, Message& message) {
   message.bytes = slot.header.bytes;
   message.signature = slot.header.signature;
   message.sent_ns = 0;
-  message.data = message.bytes > kTogether ? slot.body.data() : slot.head.data() + kHeadBytes;
+  message.data = message.bytes > kTogether ? slot.body.data.get() : slot.head.data() + kHeadBytes;
   return true;
 }
 
 void MpiMessages::release(int peer, int lane) {
-  ++incoming_[index(peer, lane)].released;
+  Incoming& in = incoming_[index(peer, lane)];
+  bodies_.give_back(std::exchange(in.slots[in.released % kChannelSlots].body, {}));
+  ++in.released;
 }
 
 void MpiMessages::tell(const std::vector<int>& peers, const RankStatus& status,
@@ -135,15 +151,21 @@ void MpiMessages::tell(const std::vector<int>& peers, const RankStatus& status,
   if (length > 0) std::memcpy(letter.reason.data(), reason.data(), length);
   // Short enough to leave at once, and nobody waits for it: the peer may be gone.
   for (const int peer : peers) {
-    auto kept = std::make_unique<Letter>(letter);
-    MPI_Request request = MPI_REQUEST_NULL;
-    if (MPI_Isend(kept.get(), sizeof(Letter), MPI_BYTE, peer, kNewsTag, world_, &request) ==
-        MPI_SUCCESS) {
-      int done = 0;
-      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-      if (done == 0) letters_.push_back(std::move(kept));
+    Posted posted{std::make_unique<Letter>(letter)};
+    if (MPI_Isend(posted.letter.get(), sizeof(Letter), MPI_BYTE, peer, kNewsTag, world_,
+                  &posted.request) == MPI_SUCCESS) {
+      letters_.push_back(std::move(posted));
     }
   }
+  drop_letters_that_have_left();
+}
+
+void MpiMessages::drop_letters_that_have_left() {
+  std::erase_if(letters_, [](Posted& posted) {
+    int done = 0;
+    // An error says that it will not leave any more.
+    return MPI_Test(&posted.request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done != 0;
+  });
 }
 
 std::optional<MpiMessages::News> MpiMessages::hear() {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "belay/comm/buffer_pool.h"
 #include "belay/comm/mpi_call.h"
 #include "belay/comm/schedule.h"
 #include "belay/comm/transport.h"
@@ -20,6 +21,10 @@ namespace belay::comm {
 class MpiMessages {
  public:
   explicit MpiMessages(MPI_Comm world);
+  // Does not wait for letters: whoever they are for may be gone.
+  ~MpiMessages();
+  MpiMessages(const MpiMessages&) = delete;
+  MpiMessages& operator=(const MpiMessages&) = delete;
 
   // As in Transport. With `copy` the data is free at once.
   std::uint64_t send(int peer, int lane, const void* data, std::size_t bytes,
@@ -57,7 +62,7 @@ class MpiMessages {
   struct Incoming {
     struct Slot {
       std::vector<std::byte> head;
-      std::vector<std::byte> body;
+      BufferPool::Buffer body;  // from its arrival until it is released
       MPI_Request request = MPI_REQUEST_NULL;
       Header header;
     };
@@ -74,12 +79,18 @@ class MpiMessages {
   };
 
   [[nodiscard]] std::size_t index(int peer, int lane) const;
+  void drop_letters_that_have_left();
   bool accept(int peer, int lane, Incoming& incoming);
 
   MPI_Comm world_;
   std::vector<Outgoing> outgoing_;
   std::vector<Incoming> incoming_;
-  std::vector<std::unique_ptr<Letter>> letters_;  // still on their way
+  BufferPool bodies_;
+  struct Posted {
+    std::unique_ptr<Letter> letter;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  std::vector<Posted> letters_;  // still on their way
 };
 
 }  // namespace belay::comm
