@@ -14,9 +14,9 @@
 #include "belay/base/error.h"
 #include "belay/comm/calibrate.h"
 #include "belay/comm/communicator.h"
-#include "belay/comm/element_values.h"
 #include "belay/comm/fault_transport.h"
 #include "belay/comm/gloo_group.h"
+#include "belay/comm/known_values.h"
 #include "belay/comm/topology.h"
 #include "belay/comm/world.h"
 
@@ -86,11 +86,6 @@ double bus_factor(Collective collective, int ranks) {
     default:
       return 1;
   }
-}
-
-// Integers whose sums over all ranks are exact in every type.
-int small_value(int rank, std::int64_t i) {
-  return static_cast<int>((rank + i) % 4);
 }
 
 class Bench {
@@ -223,64 +218,20 @@ class Bench {
     }
   }
 
-  // One call on values whose result is known; also the warm-up. The same on all ranks.
   [[nodiscard]] const void* source() const {
     return in_place_ && collective_ == Collective::all_reduce ? output_ : input_;
   }
 
+  // One call on values whose result is known; also the warm-up. The same on all ranks.
   bool check(const Choice& choice) {
     choice_ = choice;
-    const int rank = comm_.rank();
-    const int ranks = comm_.size();
-    const Blocks blocks = Blocks::even(0, count_, ranks);
-    const std::int64_t begin = collective_ == Collective::all_gather ? blocks.begin(rank) : 0;
-    for (std::int64_t i = 0; i < count_; ++i) set(input_, dtype_, i, small_value(rank, begin + i));
-    for (std::int64_t i = 0; i < count_; ++i) {
-      set(output_, dtype_, i, source() == output_ ? small_value(rank, i) : -1);
-    }
+    const KnownValues values(collective_, dtype_, count_, comm_.rank(), comm_.size());
+    values.fill_input(input_);
+    values.fill_output(output_, source() == output_);
     call();
-    std::int64_t wrong = 0;
-    const auto expect = [&](std::int64_t i, int value) {
-      if (get(output_, dtype_, i) != value) ++wrong;
-    };
-    const auto sum = [&](std::int64_t i) {
-      int total = 0;
-      for (int other = 0; other < ranks; ++other) total += small_value(other, i);
-      return total;
-    };
-    const std::int64_t block = std::max<std::int64_t>(count_ / ranks, 1);
-    switch (collective_) {
-      case Collective::all_reduce:
-        for (std::int64_t i = 0; i < count_; ++i) expect(i, sum(i));
-        break;
-      case Collective::reduce:
-        for (std::int64_t i = 0; rank == 0 && i < count_; ++i) expect(i, sum(i));
-        break;
-      case Collective::reduce_scatter:
-        for (std::int64_t i = 0; i < blocks.count(rank); ++i)
-          expect(i, sum(blocks.begin(rank) + i));
-        break;
-      case Collective::all_gather:
-        for (int owner = 0; owner < ranks; ++owner) {
-          for (std::int64_t i = blocks.begin(owner); i < blocks.end(owner); ++i) {
-            expect(i, small_value(owner, i));
-          }
-        }
-        break;
-      case Collective::broadcast:
-        for (std::int64_t i = 0; i < count_; ++i) expect(i, small_value(0, i));
-        break;
-      case Collective::all_to_all:
-        for (std::int64_t i = 0; i < count_; ++i) {
-          expect(i, small_value(static_cast<int>(i / block), rank * block + i % block));
-        }
-        break;
-      case Collective::barrier:
-        break;
-    }
-    double all_wrong[1] = {static_cast<double>(wrong)};
-    comm_.all_reduce(all_wrong, all_wrong, 1, DType::f64, ReduceOp::sum);
-    return all_wrong[0] == 0;
+    double wrong[1] = {static_cast<double>(values.wrong(output_))};
+    comm_.all_reduce(wrong, wrong, 1, DType::f64, ReduceOp::sum);
+    return wrong[0] == 0;
   }
 
   // As many calls as fit the time, by what a few take; the same on all ranks.
