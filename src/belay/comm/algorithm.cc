@@ -287,15 +287,4 @@ Schedule make_schedule(const ScheduleKey& key, const Layout& layout) {
   return schedule;
 }
 
-bool is_order_stable(const ScheduleKey& key) {
-  if (key.order_stable || !reduces(key.collective)) return true;
-  if (key.algorithm == Algorithm::direct || key.algorithm == Algorithm::direct_store ||
-      key.algorithm == Algorithm::one_shot) {
-    return true;
-  }
-  return key.collective == Collective::all_reduce && is_power_of_two(key.ranks) &&
-         (key.algorithm == Algorithm::recursive_doubling ||
-          key.algorithm == Algorithm::halving_doubling);
-}
-
 }  // namespace belay::comm

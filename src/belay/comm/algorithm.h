@@ -57,7 +57,7 @@ struct ScheduleKey {
   int segments = 1;
   // The largest message that may go through the transport's buffers.
   std::int64_t post_elements = 0;
-  // Whether sums must associate in the order of ranks (see order_stable() below).
+  // Whether sums must associate in the order of ranks (see below).
   bool order_stable = false;
   // Of hierarchical.
   Inner inner = Inner::direct;
@@ -82,8 +82,8 @@ Schedule make_schedule(const ScheduleKey& key, const Layout& layout = {});
 // two below last - first. Each element depends on its contributions alone: not on the number of
 // elements, on where in a bucket it lies, or on which ranks are near each other. The direct
 // exchanges and one-shot sum so for any number of ranks, recursive doubling and halving-doubling
-// for powers of two; the other algorithms gather contributions by direct exchange instead, and keep
-// their own way of spreading the result.
-bool is_order_stable(const ScheduleKey& key);
+// for powers of two. Rings, and halving-doubling for other numbers, gather contributions by direct
+// exchange instead and keep their own way of spreading the result; recursive doubling for other
+// numbers, double trees and hierarchies become the direct exchange as a whole.
 
 }  // namespace belay::comm

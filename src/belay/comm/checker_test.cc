@@ -34,6 +34,18 @@ std::string describe(const ScheduleKey& key) {
          " inner=" + std::string(name_of(key.inner)) + " outer=" + std::string(name_of(key.outer));
 }
 
+// Whether its sums associate in the order of ranks, asked to or not.
+bool is_order_stable(const ScheduleKey& key) {
+  if (key.order_stable || !reduces(key.collective)) return true;
+  if (key.algorithm == Algorithm::direct || key.algorithm == Algorithm::direct_store ||
+      key.algorithm == Algorithm::one_shot) {
+    return true;
+  }
+  return key.collective == Collective::all_reduce && is_power_of_two(key.ranks) &&
+         (key.algorithm == Algorithm::recursive_doubling ||
+          key.algorithm == Algorithm::halving_doubling);
+}
+
 void expect_right(const ScheduleKey& key, const Layout& layout = {}) {
   const Schedule schedule = make_schedule(key, layout);
   std::vector<Program> programs;

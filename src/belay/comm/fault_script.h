@@ -9,12 +9,20 @@
 //   link A->B, link A-B   messages from rank A to rank B; in both directions, each by itself
 //   rank R                all links from and to rank R, or the rank itself
 //   all                   all links
-//   bandwidth=N           bytes per second that a link carries; 1e8, or 100M (k, M, G: 1e3, 1e6,
-//   1e9) delay=T               by which every message of a link is late drop messages of a link are
-//   lost late=T                by which a rank enters every call later kill, stop            the
-//   rank kills or stops itself (SIGKILL, SIGSTOP) from=W to=W           when it begins and ends
-//   (both included); without: always FAULT@call=N          the same as from=N, for one fault, as
-//   FAULT@time=T
+//
+//   bandwidth=N           bytes per second that a link carries; 1e8, or 100M (k, M, G)
+//
+//   delay=T               by which every message of a link is late
+//
+//   drop                  messages of a link are lost
+//
+//   late=T                by which a rank enters every call later
+//
+//   kill, stop            the rank kills or stops itself (SIGKILL, SIGSTOP)
+//
+//   from=W to=W           when it begins and ends (both included); without: always
+//
+//   FAULT@call=N          the same as from=N, for one fault; also FAULT@time=T
 //
 // T is a time with its unit: 50us, 5ms, 2s. W is the number of a call of the communicator, or a
 // time since the start. Where clauses say different things of the same link, the last one holds, in

@@ -116,7 +116,6 @@ struct Schedule {
   int root = 0;
   Blocks blocks;           // who owns what, one block per rank
   std::int64_t spare = 0;  // elements of the spare buffer
-  bool uses_work = false;
   std::vector<PatternPtr> lanes;
 
   [[nodiscard]] std::int64_t count() const { return blocks.total(); }
