@@ -1,12 +1,16 @@
 #include "belay/comm/calibrate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <random>
 #include <utility>
 
 #include "belay/base/error.h"
+#include "belay/comm/comm_config.h"
 #include "belay/comm/patterns/emit.h"
 
 namespace belay::comm {
@@ -142,13 +146,14 @@ class Calibration {
 class CandidateTimes {
  public:
   CandidateTimes(Communicator& comm, std::size_t most_bytes)
-      : comm_(comm), most_bytes_(most_bytes) {
+      : comm_(comm), chooser_(comm.chooser()), most_bytes_(most_bytes) {
     input_ = comm.allocate(most_bytes);
     output_ = comm.allocate(most_bytes);
     std::memset(input_, 0, most_bytes);
     std::memset(output_, 0, most_bytes);
   }
   ~CandidateTimes() {
+    comm_.set_chooser(chooser_);
     comm_.deallocate(output_);
     comm_.deallocate(input_);
   }
@@ -160,7 +165,6 @@ class CandidateTimes {
     for (std::size_t bytes = 1024; bytes <= most_bytes_; bytes *= 4) {
       measured.push_back(measure_size(table, collective, bytes));
     }
-    comm_.set_chooser(choose_by_size);
     return measured;
   }
 
@@ -218,6 +222,7 @@ class CandidateTimes {
   }
 
   Communicator& comm_;
+  Chooser chooser_;  // as it was
   std::size_t most_bytes_;
   void* input_ = nullptr;
   void* output_ = nullptr;
@@ -287,9 +292,8 @@ MachineModel calibrate(Communicator& comm, const std::vector<int>& domain_of,
   return model;
 }
 
-std::shared_ptr<const ChoiceTable> choose_by_model(Communicator& comm,
+std::shared_ptr<const ChoiceTable> predict_choices(Communicator& comm,
                                                    const std::vector<int>& domain_of,
-                                                   const std::vector<ForcedChoice>& forced,
                                                    const CalibrationOptions& options) {
   const MachineModel model = calibrate(comm, domain_of, options);
   auto table = std::make_shared<ChoiceTable>(model, comm.size(), comm.post_bytes());
@@ -301,33 +305,48 @@ std::shared_ptr<const ChoiceTable> choose_by_model(Communicator& comm,
     }
   }
   comm.forget_schedules();
-  comm.set_chooser(with_forced(forced, [table](Collective collective, int, std::size_t bytes) {
-    return table->choose(collective, bytes);
-  }));
   return table;
 }
+
+Chooser by_table(std::shared_ptr<const ChoiceTable> table) {
+  return [table = std::move(table)](Collective collective, int, std::size_t bytes) {
+    return table->choose(collective, bytes);
+  };
+}
+
+namespace {
+
+ChooserKind chooser_kind(std::string_view name) {
+  constexpr std::array<ChooserKind, 4> kKinds = {ChooserKind::model, ChooserKind::size,
+                                                 ChooserKind::doubling_tree_ring,
+                                                 ChooserKind::ring_tree_hierarchical};
+  std::vector<std::string_view> names;
+  for (const ChooserKind kind : kKinds) {
+    names.push_back(name_of(kind));
+    if (names.back() == name) return kind;
+  }
+  fail(ExitCode::usage, "there is no way of choosing named '{}'; take one of {}", name,
+       fmt::join(names, ", "));
+}
+
+}  // namespace
 
 NamedChooser chooser_named(Communicator& comm, std::string_view name,
                            const std::vector<ForcedChoice>& forced,
                            const std::vector<int>& domain_of) {
-  if (name == "model") {
-    const auto choices = choose_by_model(comm, domain_of, forced);
-    const auto by_table = [choices](Collective collective, int, std::size_t bytes) {
-      return choices->choose(collective, bytes);
-    };
-    return {with_forced(forced, by_table), choices->to_text()};
+  switch (chooser_kind(name)) {
+    case ChooserKind::model: {
+      const auto choices = predict_choices(comm, domain_of);
+      return {with_forced(forced, by_table(choices)), choices->to_text()};
+    }
+    case ChooserKind::size:
+      break;
+    case ChooserKind::doubling_tree_ring:
+      return {with_forced(forced, choose_doubling_tree_ring), ""};
+    case ChooserKind::ring_tree_hierarchical:
+      return {with_forced(forced, choose_ring_tree_hierarchical), ""};
   }
-  constexpr std::pair<std::string_view, Choice (*)(Collective, int, std::size_t)> kBySize[] = {
-      {"size", choose_by_size},
-      {"doubling-tree-ring", choose_doubling_tree_ring},
-      {"ring-tree-hierarchical", choose_ring_tree_hierarchical}};
-  for (const auto& [known, choose] : kBySize) {
-    if (name == known) return {with_forced(forced, choose), ""};
-  }
-  fail(ExitCode::usage,
-       "there is no way of choosing named '{}'; take model, size, doubling-tree-ring or "
-       "ring-tree-hierarchical",
-       name);
+  return {with_forced(forced, choose_by_size), ""};
 }
 
 }  // namespace belay::comm

@@ -23,20 +23,20 @@ struct CalibrationOptions {
 MachineModel calibrate(Communicator& comm, const std::vector<int>& domain_of,
                        const CalibrationOptions& options = {});
 
-// Calibrates, times the candidates of all_reduce, reduce_scatter and all_gather at a few sizes to
-// correct the model where it is wrong, and chooses by it from then on. The table is for printing.
-std::shared_ptr<const ChoiceTable> choose_by_model(Communicator& comm,
+// Calibrates, and times the candidates of all_reduce, reduce_scatter and all_gather at a few sizes
+// to correct the model where it is wrong. A collective call; the communicator's chooser stays.
+std::shared_ptr<const ChoiceTable> predict_choices(Communicator& comm,
                                                    const std::vector<int>& domain_of,
-                                                   const std::vector<ForcedChoice>& forced = {},
                                                    const CalibrationOptions& options = {});
+Chooser by_table(std::shared_ptr<const ChoiceTable> table);
 
 struct NamedChooser {
   Chooser chooser;
   std::string table;  // of its choices, if it has one
 };
 
-// The chooser of that name ("model", "size", "doubling-tree-ring", "ring-tree-hierarchical") with
-// the forced choices in front. A collective call. Error(usage) for another name.
+// The chooser of that name (ChooserKind) with the forced choices in front; does not set it. A
+// collective call. Error(usage) for another name.
 NamedChooser chooser_named(Communicator& comm, std::string_view name,
                            const std::vector<ForcedChoice>& forced,
                            const std::vector<int>& domain_of);

@@ -70,6 +70,20 @@ std::string to_string(const Choice& choice) {
   return text;
 }
 
+void put_choice(Signature& signature, const Choice& choice) {
+  signature.algorithm = static_cast<std::uint8_t>(choice.algorithm);
+  signature.segments = static_cast<std::uint16_t>(choice.segments);
+  signature.inner = static_cast<std::uint8_t>(choice.inner);
+  signature.outer = static_cast<std::uint8_t>(choice.outer);
+}
+
+Choice choice_of(const Signature& signature) {
+  return {.algorithm = static_cast<Algorithm>(signature.algorithm),
+          .segments = signature.segments,
+          .inner = static_cast<Inner>(signature.inner),
+          .outer = static_cast<Outer>(signature.outer)};
+}
+
 Choice without_shared_memory(Choice choice) {
   if (needs_shared_memory(choice.algorithm)) choice.algorithm = Algorithm::direct;
   return choice;
@@ -288,6 +302,31 @@ std::string ChoiceTable::to_text() const {
   return text;
 }
 
+namespace {
+
+// What would be ignored, or done in another way than it says, was not meant.
+void check_choice(std::string_view text, const Choice& choice, bool has_segments, bool has_levels) {
+  const std::string_view name = name_of(choice.algorithm);
+  const bool hierarchical = choice.algorithm == Algorithm::hierarchical;
+  if (has_levels && !hierarchical) refuse_forced(text, fmt::format("{} has no levels", name));
+  if (!has_segments) return;
+  const bool segmented = hierarchical ? choice.outer == Outer::double_tree
+                                      : choice.algorithm == Algorithm::segmented_ring ||
+                                            choice.algorithm == Algorithm::double_tree ||
+                                            choice.algorithm == Algorithm::chain;
+  if (!segmented) {
+    refuse_forced(text, fmt::format("{} does not cut vectors into segments",
+                                    to_string({.algorithm = choice.algorithm,
+                                               .inner = choice.inner,
+                                               .outer = choice.outer})));
+  }
+  if (choice.algorithm == Algorithm::segmented_ring && choice.segments > kMostLanes) {
+    refuse_forced(text, fmt::format("a segmented_ring has {} segments at most", kMostLanes));
+  }
+}
+
+}  // namespace
+
 ForcedChoice parse_forced(std::string_view text) {
   ForcedChoice forced;
   const std::size_t equals = text.find('=');
@@ -301,17 +340,25 @@ ForcedChoice parse_forced(std::string_view text) {
     if (dash == std::string_view::npos) refuse_forced(text, "a range is written 0-65536");
     if (dash > 0) forced.least_bytes = parse_bytes(text, range.substr(0, dash));
     if (dash + 1 < range.size()) forced.most_bytes = parse_bytes(text, range.substr(dash + 1));
+    if (forced.least_bytes > forced.most_bytes) {
+      refuse_forced(text,
+                    fmt::format("no size is from {} to {}", forced.least_bytes, forced.most_bytes));
+    }
   }
   const auto collective = parse_collective(left);
   if (!collective) refuse_forced(text, fmt::format("'{}' is not a collective", left));
   forced.collective = *collective;
+  bool has_segments = false;
+  bool has_levels = false;
   if (const std::size_t times = right.find(" x"); times != std::string_view::npos) {
+    has_segments = true;
     const std::size_t segments = parse_bytes(text, right.substr(times + 2));
     if (segments < 1 || segments > 1024) refuse_forced(text, "1 to 1024 segments are possible");
     forced.choice.segments = static_cast<int>(segments);
     right = right.substr(0, times);
   }
   if (const std::size_t space = right.find(' '); space != std::string_view::npos) {
+    has_levels = true;
     parse_levels(text, right.substr(space + 1), forced.choice);
     right = right.substr(0, space);
   }
@@ -321,6 +368,7 @@ ForcedChoice parse_forced(std::string_view text) {
     refuse_forced(text, fmt::format("{} has no algorithm '{}'", left, right));
   }
   forced.choice.algorithm = *algorithm;
+  check_choice(text, forced.choice, has_segments, has_levels);
   return forced;
 }
 

@@ -24,6 +24,10 @@ struct Choice {
   friend bool operator==(const Choice&, const Choice&) = default;
 };
 
+// In the signature of a call, and back.
+void put_choice(Signature& signature, const Choice& choice);
+Choice choice_of(const Signature& signature);
+
 // "ring", "segmented_ring x4", "hierarchical direct/ring".
 std::string to_string(const Choice& choice);
 

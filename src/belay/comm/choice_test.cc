@@ -104,7 +104,9 @@ TEST(Choice, ForcedForARangeOfSizes) {
   EXPECT_EQ(to_string(chooser(Collective::all_reduce, 4, 5)), "hierarchical leader/double_tree");
   for (const char* const wrong :
        {"ring", "all_reduce=binomial", "sum=ring", "all_reduce:5=ring", "all_reduce:a-b=ring",
-        "all_reduce=ring x0", "all_reduce=hierarchical x/y"}) {
+        "all_reduce=ring x0", "all_reduce=hierarchical x/y", "all_reduce:100-50=ring",
+        "all_reduce=ring direct/ring", "all_reduce=segmented_ring x9", "all_reduce=direct x4",
+        "all_reduce=hierarchical direct/ring x4", "broadcast=chain x1025"}) {
     try {
       parse_forced(wrong);
       ADD_FAILURE() << wrong;
@@ -115,6 +117,39 @@ TEST(Choice, ForcedForARangeOfSizes) {
   CommConfig config;
   config.force = " all_reduce=ring ; broadcast=binomial;";
   EXPECT_EQ(forced_choices(config).size(), 2U);
+}
+
+TEST(Choice, WhatIsForcedMustMeanSomething) {
+  const auto expect = [](const char* text, const char* why) {
+    try {
+      parse_forced(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+    }
+  };
+  expect("all_reduce:100-50=ring", "no size is from 100 to 50");
+  expect("all_reduce=ring direct/ring", "ring has no levels");
+  expect("all_reduce=direct x4", "direct does not cut vectors into segments");
+  expect("all_reduce=hierarchical direct/ring x4",
+         "hierarchical direct/ring does not cut vectors into segments");
+  expect("all_reduce=segmented_ring x16", "a segmented_ring has 8 segments at most");
+  EXPECT_EQ(to_string(parse_forced("all_reduce=segmented_ring x8").choice), "segmented_ring x8");
+  EXPECT_EQ(to_string(parse_forced("all_reduce=hierarchical ring/double_tree x4").choice),
+            "hierarchical ring/double_tree x4");
+  EXPECT_EQ(parse_forced("all_reduce:50-50=ring").most_bytes, 50U);
+}
+
+TEST(Choice, ASignatureHoldsAllOfIt) {
+  for (const char* const text :
+       {"broadcast=chain x16", "broadcast=chain x64", "broadcast=chain x1024",
+        "all_reduce=hierarchical leader/double_tree x4",
+        "all_reduce=hierarchical ring/recursive_doubling"}) {
+    const Choice choice = parse_forced(text).choice;
+    Signature signature;
+    put_choice(signature, choice);
+    EXPECT_EQ(choice_of(signature), choice) << text;
+  }
 }
 
 TEST(Choice, FixedTablesChangeAtTheirThresholds) {
@@ -133,15 +168,33 @@ TEST(Choice, FixedTablesChangeAtTheirThresholds) {
   EXPECT_EQ(second(128 * kMiB), Algorithm::hierarchical);
 }
 
+TEST(Choice, ChoosersGoByTheirNames) {
+  expect_no_errors(run_ranks(2, {}, [](Communicator& comm) {
+    for (const ChooserKind kind : {ChooserKind::size, ChooserKind::doubling_tree_ring,
+                                   ChooserKind::ring_tree_hierarchical}) {
+      const auto named =
+          chooser_named(comm, name_of(kind), {parse_forced("all_reduce:0-10=direct")}, {});
+      EXPECT_EQ(named.table, "");
+      EXPECT_EQ(named.chooser(Collective::all_reduce, 2, 5).algorithm, Algorithm::direct);
+    }
+    EXPECT_THROW(chooser_named(comm, "best", {}, {}), Error);
+  }));
+}
+
 TEST(Choice, CalibrationGivesAllRanksTheSameTable) {
   std::vector<std::string> tables(4);
   CommunicatorOptions options;
   options.layout.domain_of = {0, 0, 1, 1};
   expect_no_errors(run_ranks(4, options, [&](Communicator& comm) {
-    const auto table =
-        choose_by_model(comm, {0, 0, 1, 1}, {}, {.most_bytes = std::size_t{64} << 10});
+    comm.set_chooser(choose_ring_tree_hierarchical);
+    const auto table = predict_choices(comm, {0, 0, 1, 1}, {.most_bytes = std::size_t{64} << 10});
     tables[static_cast<std::size_t>(comm.rank())] = table->to_text();
-    // And with it, calls work.
+    // That changes nothing by itself.
+    EXPECT_EQ(comm.choice_of(Collective::all_reduce, 12'000).algorithm, Algorithm::ring);
+    // With it, calls work.
+    comm.set_chooser(by_table(table));
+    EXPECT_EQ(comm.choice_of(Collective::all_reduce, 12'000),
+              table->choose(Collective::all_reduce, 12'000));
     std::vector<float> values(3000, 1.0F);
     comm.all_reduce(values.data(), values.data(), 3000, DType::f32, ReduceOp::sum);
     for (const float value : values) ASSERT_EQ(value, 4.0F);

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "belay/comm/choice.h"
+
 namespace belay::comm {
 namespace {
 
@@ -51,7 +53,9 @@ std::string to_string(const Signature& signature) {
   if (reduces(signature.collective)) text += fmt::format("{} of ", name_of(signature.op));
   text += fmt::format("{} {}", signature.count, belay::name_of(signature.dtype));
   if (has_root(signature.collective)) text += fmt::format(", root {}", signature.root);
-  text += fmt::format(", schedule {}", signature.algorithm);
+  text += signature.algorithm == kOwnSchedule
+              ? std::string(", by a schedule of its own")
+              : fmt::format(", by {}", to_string(choice_of(signature)));
   if (signature.epoch > 0) text += fmt::format(", epoch {}", signature.epoch);
   text += ")";
   return text;

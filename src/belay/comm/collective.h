@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "belay/base/dtype.h"
 
@@ -57,18 +58,24 @@ struct Signature {
   Collective collective = Collective::barrier;
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::f32;
-  std::uint8_t algorithm = 0;  // which schedule, so that different choices are a mismatch too
-  std::uint32_t group = 0;     // which ranks these are
-  std::uint32_t epoch = 0;     // how often the group has changed its order of ranks
+  // The choice (choice.h), so that different ones are a mismatch too: its algorithm, or one of
+  // those below, its segments, and the levels of a hierarchy.
+  std::uint8_t algorithm = 0;
+  std::uint8_t inner = 0;
+  std::uint8_t outer = 0;
+  std::uint16_t segments = 1;
+  std::uint32_t epoch = 0;  // how often the group has changed its order of ranks
 
   friend bool operator==(const Signature&, const Signature&) = default;
 };
+// Signatures travel as bytes.
+static_assert(std::has_unique_object_representations_v<Signature>);
 
 // Values of Signature::algorithm that no choice has.
 inline constexpr std::uint8_t kOwnSchedule = 255;
 inline constexpr std::uint8_t kExchange = 254;  // a barrier's, whose messages test links
 
-// "all_reduce #17 (sum of 1000 f32)"
+// "all_reduce #17 (sum of 1000 f32, by chain x16)"
 std::string to_string(const Signature& signature);
 
 }  // namespace belay::comm

@@ -23,7 +23,7 @@ struct CollectivesBench {
   std::int64_t max_bytes = std::int64_t{64} << 20;
   int iterations = 20;
   double seconds = 0.2;
-  std::string chooser = "model";   // model, size, doubling-tree-ring, ring-tree-hierarchical
+  std::string chooser = "model";   // the name of a ChooserKind
   std::vector<std::string> force;  // as parse_forced() takes them
   std::string rank_map;            // a file; empty: domains are found out
   std::string inject;              // faults, as FaultScript reads them

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "belay/base/error.h"
+#include "belay/base/log.h"
 #include "belay/comm/detour.h"
 
 namespace belay::comm {
@@ -30,14 +31,22 @@ struct ScratchPlan {
 }  // namespace
 
 // A program for calls of one kind and size, kept for the next such call.
-struct Communicator::Prepared {
+struct Communicator::Kept {
   ScheduleKey key;
   DType dtype;
   std::vector<std::int64_t> bounds;
   PreparedProgram program;
   ScratchPlan scratch;
   bool work_in_output = false;
-  std::uint8_t tag = 0;
+  bool own = false;             // a schedule of the caller's own
+  std::uint64_t last_call = 0;  // of this kind
+
+  [[nodiscard]] Choice choice() const {
+    return {.algorithm = key.algorithm,
+            .segments = key.segments,
+            .inner = key.inner,
+            .outer = key.outer};
+  }
 };
 
 Communicator::Communicator(Transport& transport, CommunicatorOptions options)
@@ -55,7 +64,10 @@ Communicator::Communicator(Transport& transport, CommunicatorOptions options)
 Communicator::~Communicator() {
   const bool failed = std::uncaught_exceptions() > 0 || transport_.raised();
   transport_.leave(failed ? RankStatus::State::failed : RankStatus::State::left);
-  if (failed) flight_->write();
+  if (failed && flight_->is_kept() && !flight_->write()) {
+    // Other ranks than the first say errors only.
+    log::error("the flight record {} cannot be written", flight_->path());
+  }
   if (scratch_ != nullptr) transport_.deallocate(scratch_);
 }
 
@@ -108,7 +120,7 @@ void Communicator::abort(const Error& error) {
 }
 
 void Communicator::forget_schedules() {
-  prepared_.clear();
+  kept_.clear();
 }
 
 void Communicator::all_reduce(const void* input, void* output, std::int64_t count, DType dtype,
@@ -176,7 +188,7 @@ void Communicator::barrier() {
   run(call);
 }
 
-Communicator::Prepared& Communicator::prepare(const Call& call) {
+Communicator::Kept& Communicator::prepare(const Call& call) {
   const Signature& signature = call.signature;
   const std::size_t element = size_of(signature.dtype);
   Choice choice =
@@ -195,29 +207,39 @@ Communicator::Prepared& Communicator::prepare(const Call& call) {
   key.order_stable = options_.order_stable;
   key.inner = choice.inner;
   key.outer = choice.outer;
-  const auto same = [&](const std::unique_ptr<Prepared>& entry) {
+  const auto same = [&](const std::unique_ptr<Kept>& entry) {
     return entry->key == key && entry->dtype == signature.dtype &&
            std::equal(entry->bounds.begin(), entry->bounds.end(), call.bounds.begin(),
                       call.bounds.end());
   };
-  if (last_used_ < prepared_.size() && same(prepared_[last_used_])) return *prepared_[last_used_];
-  const auto found = std::find_if(prepared_.begin(), prepared_.end(), same);
-  last_used_ = static_cast<std::size_t>(found - prepared_.begin());
-  if (found != prepared_.end()) return **found;
+  if (last_used_ < kept_.size() && same(kept_[last_used_])) return *kept_[last_used_];
+  const auto found = std::find_if(kept_.begin(), kept_.end(), same);
+  if (found != kept_.end()) {
+    last_used_ = static_cast<std::size_t>(found - kept_.begin());
+    return **found;
+  }
 
   Layout layout = options_.layout;
   layout.bounds.assign(call.bounds.begin(), call.bounds.end());
-  const auto tag = static_cast<std::uint8_t>(static_cast<int>(choice.algorithm) +
-                                             16 * std::min(choice.segments, 14));
-  prepared_.push_back(prepare_schedule(make_schedule(key, layout), key, signature.dtype, tag));
-  prepared_.back()->bounds = std::move(layout.bounds);
-  return *prepared_.back();
+  make_room();
+  kept_.push_back(prepare_schedule(make_schedule(key, layout), key, signature.dtype));
+  last_used_ = kept_.size() - 1;
+  kept_.back()->bounds = std::move(layout.bounds);
+  return *kept_.back();
 }
 
-std::unique_ptr<Communicator::Prepared> Communicator::prepare_schedule(const Schedule& schedule,
-                                                                       const ScheduleKey& key,
-                                                                       DType dtype,
-                                                                       std::uint8_t tag) const {
+// What has not been called for longest goes.
+void Communicator::make_room() {
+  if (kept_.size() < std::max<std::size_t>(options_.kept_schedules, 1)) return;
+  const auto oldest =
+      std::min_element(kept_.begin(), kept_.end(),
+                       [](const auto& a, const auto& b) { return a->last_call < b->last_call; });
+  kept_.erase(oldest);
+}
+
+std::unique_ptr<Communicator::Kept> Communicator::prepare_schedule(const Schedule& schedule,
+                                                                   const ScheduleKey& key,
+                                                                   DType dtype) const {
   const std::size_t element = size_of(dtype);
   const std::size_t wide = size_of(accumulation_type(dtype));
   const auto count = static_cast<std::size_t>(schedule.count());
@@ -227,22 +249,24 @@ std::unique_ptr<Communicator::Prepared> Communicator::prepare_schedule(const Sch
   plan.spare = aligned(static_cast<std::size_t>(schedule.spare) * wide);
   const bool in_output = schedule.collective == Collective::all_reduce && wide == element;
   if (reduces(schedule.collective) && !in_output) plan.work = aligned(count * wide);
-  return std::make_unique<Prepared>(Prepared{
-      key, dtype, {}, PreparedProgram(program_of(schedule, rank())), plan, in_output, tag});
+  return std::make_unique<Kept>(
+      Kept{key, dtype, {}, PreparedProgram(program_of(schedule, rank())), plan, in_output});
 }
 
 std::shared_ptr<Communicator::Kept> Communicator::keep_schedule(const Schedule& schedule,
                                                                 DType dtype) const {
   ScheduleKey key{.collective = schedule.collective};
   key.count = schedule.count();
-  return prepare_schedule(schedule, key, dtype, kOwnSchedule);
+  auto kept = prepare_schedule(schedule, key, dtype);
+  kept->own = true;
+  return kept;
 }
 
 void Communicator::run_kept(Kept& schedule, const void* input, void* output, ReduceOp op) {
   const ScheduleKey& key = schedule.key;
   Call call{.input = input, .output = output};
   call.input_count = call.output_count = key.count;
-  call.signature = next_call({0, key.count, -1, key.collective, op, schedule.dtype, kOwnSchedule});
+  call.signature = next_call({0, key.count, -1, key.collective, op, schedule.dtype});
   run_prepared(schedule, call);
 }
 
@@ -289,7 +313,6 @@ std::byte* Communicator::scratch(std::size_t bytes, const Signature& signature) 
 
 Signature Communicator::next_call(Signature signature) {
   signature.sequence = ++sequence_;
-  signature.group = options_.group;
   signature.epoch = epoch_;
   flight_->queued(signature);
   return signature;
@@ -300,8 +323,13 @@ void Communicator::run(Call call) {
   run_prepared(prepare(call), call);
 }
 
-void Communicator::run_prepared(Prepared& prepared, Call call) {
-  call.signature.algorithm = prepared.tag;
+void Communicator::run_prepared(Kept& prepared, Call call) {
+  prepared.last_call = sequence_;
+  if (prepared.own) {
+    call.signature.algorithm = kOwnSchedule;
+  } else {
+    put_choice(call.signature, prepared.choice());
+  }
   const ScratchPlan& plan = prepared.scratch;
   const std::size_t element = size_of(call.signature.dtype);
   const std::size_t input_bytes = static_cast<std::size_t>(call.input_count) * element;

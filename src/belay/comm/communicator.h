@@ -33,7 +33,8 @@ struct CommunicatorOptions {
   bool order_stable = false;
   Layout layout{};
   Chooser chooser = &choose_by_size;
-  std::uint32_t group = 0;  // a number of its own where there are several
+  // Schedules that are kept for calls to come: above what a step of training repeats.
+  std::size_t kept_schedules = 1024;
 };
 
 class Communicator {
@@ -74,8 +75,7 @@ class Communicator {
                     ReduceOp op);
 
   // The same for a schedule that is run often: what it needs is worked out once.
-  struct Prepared;
-  using Kept = Prepared;
+  struct Kept;
   [[nodiscard]] std::shared_ptr<Kept> keep_schedule(const Schedule& schedule, DType dtype) const;
   void run_kept(Kept& schedule, const void* input, void* output, ReduceOp op);
 
@@ -93,8 +93,10 @@ class Communicator {
   void abort(const Error& error);
   // Whether calls wait without taking the processor from what computes beside them.
   void set_patient(bool patient) { executor_.set_patient(patient); }
+  [[nodiscard]] bool is_patient() const { return executor_.is_patient(); }
   // The calls that follow take another chooser, or another layout; collective.
   void set_chooser(Chooser chooser);
+  [[nodiscard]] const Chooser& chooser() const { return options_.chooser; }
   void set_layout(Layout layout);
   [[nodiscard]] const Layout& layout() const { return options_.layout; }
   // The calls that follow leave these links alone as far as detour.h finds ways around them, in the
@@ -107,6 +109,7 @@ class Communicator {
   [[nodiscard]] std::uint32_t epoch() const { return epoch_; }
   // What the links to this rank have carried.
   [[nodiscard]] LinkMeter& meter() { return meter_; }
+  [[nodiscard]] std::size_t kept_schedules() const { return kept_.size(); }
   // Prepared schedules, kept for calls to come, go.
   void forget_schedules();
   // What the last calls were: kept in memory, and in a file when the rank ends as it should not.
@@ -126,10 +129,11 @@ class Communicator {
   };
 
   void run(Call call);
-  void run_prepared(Prepared& prepared, Call call);
-  Prepared& prepare(const Call& call);
-  std::unique_ptr<Prepared> prepare_schedule(const Schedule& schedule, const ScheduleKey& key,
-                                             DType dtype, std::uint8_t tag) const;
+  void run_prepared(Kept& prepared, Call call);
+  Kept& prepare(const Call& call);
+  std::unique_ptr<Kept> prepare_schedule(const Schedule& schedule, const ScheduleKey& key,
+                                         DType dtype) const;
+  void make_room();
   std::byte* scratch(std::size_t bytes, const Signature& signature);
   // Allocation needs all ranks, without a time-out: so they meet first.
   void* allocate_together(std::size_t bytes, const Signature& signature);
@@ -146,7 +150,7 @@ class Communicator {
   Executor executor_;
   PreparedProgram meeting_;
   std::uint64_t sequence_ = 0;
-  std::vector<std::unique_ptr<Prepared>> prepared_;
+  std::vector<std::unique_ptr<Kept>> kept_;
   std::size_t last_used_ = 0;
   std::byte* scratch_ = nullptr;
   std::size_t scratch_bytes_ = 0;

@@ -57,6 +57,7 @@ class Executor {
            bool whole = true);
   void abort(ExitCode code, std::string_view what) { watch_.abort(code, what); }
   void set_patient(bool patient) { watch_.set_patient(patient); }
+  [[nodiscard]] bool is_patient() const { return watch_.is_patient(); }
 
   [[nodiscard]] Watch& watch() { return watch_; }
 

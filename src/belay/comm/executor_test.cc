@@ -249,5 +249,20 @@ TEST(Executor, BlocksOfAnySize) {
   }
 }
 
+// The oldest schedules go, and come back when they are called again.
+TEST(Communicator, KeepsSoManySchedules) {
+  CommunicatorOptions options;
+  options.kept_schedules = 3;
+  expect_no_errors(run_ranks(2, options, [](Communicator& comm) {
+    for (const std::int64_t count : {10, 20, 10, 30, 40, 10, 20, 10, 50, 50, 10}) {
+      std::vector<float> values(static_cast<std::size_t>(count), 1.0F);
+      comm.all_reduce(values.data(), values.data(), count, DType::f32, ReduceOp::sum);
+      for (const float value : values) ASSERT_EQ(value, 2.0F);
+      EXPECT_LE(comm.kept_schedules(), 3U);
+    }
+    EXPECT_EQ(comm.kept_schedules(), 3U);
+  }));
+}
+
 }  // namespace
 }  // namespace belay::comm

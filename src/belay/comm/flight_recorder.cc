@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "belay/base/error.h"
 #include "belay/comm/algorithm.h"
@@ -59,14 +61,17 @@ struct Calendar {
 };
 
 void write_algorithm(SignalSafeWriter& out, const Signature& call) {
-  const int algorithm = call.algorithm % 16;
   if (call.algorithm == kOwnSchedule) {
     out.text("\"own schedule\"");
   } else if (call.algorithm == kExchange) {
     out.text("\"link test\"");
-  } else if (algorithm < kAlgorithms && call.collective != Collective::barrier) {
-    out.quoted(comm::name_of(static_cast<Algorithm>(algorithm)));
-    out.text(", \"segments\": ").number(call.algorithm / 16);
+  } else if (call.algorithm < kAlgorithms && call.collective != Collective::barrier) {
+    out.quoted(comm::name_of(static_cast<Algorithm>(call.algorithm)));
+    out.text(", \"segments\": ").number(call.segments);
+    if (static_cast<Algorithm>(call.algorithm) == Algorithm::hierarchical) {
+      out.text(", \"inner\": ").quoted(comm::name_of(static_cast<Inner>(call.inner)));
+      out.text(", \"outer\": ").quoted(comm::name_of(static_cast<Outer>(call.outer)));
+    }
   } else {
     out.text("\"\"");
   }
@@ -76,14 +81,13 @@ void write_entry(SignalSafeWriter& out, const FlightEntry& entry, const Calendar
   const Signature& call = entry.call;
   const State state = entry.state.load(std::memory_order_acquire);
   out.text("{\"sequence\": ").number(static_cast<std::int64_t>(call.sequence));
-  out.text(", \"group\": ").number(call.group).text(", \"epoch\": ").number(call.epoch);
+  out.text(", \"epoch\": ").number(call.epoch);
   out.text(", \"collective\": ").quoted(comm::name_of(call.collective));
   out.text(", \"op\": ").quoted(comm::name_of(call.op));
   out.text(", \"dtype\": ").quoted(belay::name_of(call.dtype));
   out.text(", \"count\": ").number(call.count).text(", \"root\": ").number(call.root);
   out.text(", \"algorithm\": ");
   write_algorithm(out, call);
-  out.text(", \"schedule\": ").number(call.algorithm);
   out.text(", \"state\": ").quoted(name_of(state));
   out.text(", \"queued_us\": ").number(calendar.us(entry.queued.load(kRelaxed)));
   out.text(", \"started_us\": ").number(calendar.us(entry.started.load(kRelaxed)));
@@ -178,6 +182,9 @@ void FlightRecorder::keep_in(const std::string& directory) {
     std::copy(text.begin(), text.end(), to.begin());
     to[text.size()] = '\0';
   };
+  // Whether that went well shows when the record is written.
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(directory).parent_path(), ignored);
   put(directory_, directory);
   put(path_, fmt::format("{}/rank-{}.json", directory, transport_.rank()));
   put(unfinished_, fmt::format("{}/.rank-{}.json.unfinished", directory, transport_.rank()));
@@ -209,7 +216,7 @@ bool FlightRecorder::write_at_signal(int signal, bool crash) {
 }
 
 bool FlightRecorder::write() {
-  if (path_[0] == '\0' || writing_.test_and_set()) return false;
+  if (!is_kept() || writing_.test_and_set()) return false;
   const bool done = write_file();
   writing_.clear();
   obey_postponed_request();

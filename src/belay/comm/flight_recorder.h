@@ -2,7 +2,7 @@
 // The last calls of a rank, always written down in memory and never to a file, until the rank ends
 // as it should not: then they are evidence. `belay doctor desync` reads them.
 //
-// Recording takes two time stamps and a few stores per call; nothing is allocated, and the system
+// Recording takes three time stamps and a few stores per call; nothing is allocated, and the system
 // is asked for the processor time used ten times a second at most. Writing is safe in a signal
 // handler.
 
@@ -64,8 +64,10 @@ class FlightRecorder {
   void stood_still(std::uint64_t ticks);
 
   // From now on the record is written to DIRECTORY/rank-N.json, when it is; the directory is made
-  // then. Error(usage) if the name is too long.
+  // then, those that it lies in at once. Error(usage) if the name is too long.
   void keep_in(const std::string& directory);
+  [[nodiscard]] bool is_kept() const { return path_[0] != '\0'; }
+  [[nodiscard]] const char* path() const { return path_.data(); }
   // What the record will say of the end: the first word stays, but for signals, which may be
   // survived.
   void note(End end, int code, std::string_view text);

@@ -147,8 +147,56 @@ TEST_F(FlightRecorderTest, DirectoriesThatCannotBeAreRefused) {
   EXPECT_FALSE(recorder.write());
   EXPECT_THROW(recorder.keep_in(""), Error);
   EXPECT_THROW(recorder.keep_in(std::string(2000, 'x')), Error);
+  write_file(dir_, "not a directory");
   recorder.keep_in(dir_ + "/not/there");
   EXPECT_FALSE(recorder.write());
+}
+
+TEST_F(FlightRecorderTest, DirectoriesAreMade) {
+  dir_ += "/a/b";
+  expect_no_errors(run_ranks(1, {}, [&](Communicator& comm) {
+    comm.flight().keep_in(dir_);
+    EXPECT_FALSE(fs::exists(dir_));
+    sum(comm, 10);
+    EXPECT_TRUE(comm.flight().write());
+    EXPECT_EQ(record(0)["rank"], 0);
+  }));
+  dir_.resize(dir_.size() - 4);
+}
+
+TEST_F(FlightRecorderTest, ARecordThatCannotBeWrittenIsMissed) {
+  write_file(dir_, "not a directory");
+  ::testing::internal::CaptureStderr();
+  static_cast<void>(run_ranks(1, {}, [&](Communicator& comm) {
+    comm.flight().keep_in(dir_ + "/a");
+    fail(ExitCode::communication, "no more");
+  }));
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("the flight record " + dir_ + "/a/rank-0.json cannot be written"),
+            std::string::npos)
+      << text;
+}
+
+// All of a choice, as it was.
+TEST_F(FlightRecorderTest, ChoicesAreWrittenAsTheyWere) {
+  const std::vector<std::pair<Choice, Json>> cases = {
+      {{Algorithm::double_tree, 16}, {{"algorithm", "double_tree"}, {"segments", 16}}},
+      {{Algorithm::double_tree, 64}, {{"algorithm", "double_tree"}, {"segments", 64}}},
+      {{Algorithm::hierarchical, 1, Inner::leader, Outer::double_tree},
+       {{"algorithm", "hierarchical"}, {"inner", "leader"}, {"outer", "double_tree"}}}};
+  for (const auto& one : cases) {
+    const Json& expected = one.second;
+    CommunicatorOptions options;
+    options.chooser = always(one.first);
+    options.layout.domain_of = {0, 0, 1, 1};
+    static_cast<void>(run_ranks(4, options, [&](Communicator& comm) {
+      comm.flight().keep_in(dir_);
+      sum(comm, 100);
+      EXPECT_TRUE(comm.flight().write());
+      const Json call = record(comm.rank())["calls"][0];
+      for (const auto& [key, value] : expected.items()) EXPECT_EQ(call[key], value) << key;
+    }));
+  }
 }
 
 // A process that ends by a signal, after a call or in the middle of one.

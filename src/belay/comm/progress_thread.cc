@@ -54,14 +54,6 @@ ProgressThread::Ticket ProgressThread::start_all_gather(const void* input, void*
   return push(job);
 }
 
-ProgressThread::Ticket ProgressThread::start_broadcast(const void* input, void* output,
-                                                       std::int64_t count, DType dtype, int root) {
-  Job job{.collective = Collective::broadcast, .dtype = dtype, .root = root, .input = input};
-  job.output = output;
-  job.count = count;
-  return push(job);
-}
-
 ProgressThread::Ticket ProgressThread::push(const Job& job) {
   Ticket ticket = 0;
   {
@@ -75,12 +67,6 @@ ProgressThread::Ticket ProgressThread::push(const Job& job) {
   return ticket;
 }
 
-bool ProgressThread::done(Ticket ticket) {
-  const std::lock_guard lock(mutex_);
-  if (finished_ < ticket && error_) std::rethrow_exception(error_);
-  return finished_ >= ticket;
-}
-
 void ProgressThread::wait(Ticket ticket) {
   const Clock::time_point begin = Clock::now();
   std::unique_lock lock(mutex_);
@@ -89,23 +75,10 @@ void ProgressThread::wait(Ticket ticket) {
   if (finished_ < ticket) std::rethrow_exception(error_);
 }
 
-void ProgressThread::wait_all() {
-  Ticket last = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    last = started_;
-  }
-  wait(last);
-}
-
 ProgressThread::Ticket ProgressThread::start(const std::function<void(Communicator&)>& body) {
   Job job;
   job.body = &body;
   return push(job);
-}
-
-void ProgressThread::run(const std::function<void(Communicator&)>& body) {
-  wait(start(body));
 }
 
 ProgressThread::Times ProgressThread::times() {
@@ -123,11 +96,14 @@ void ProgressThread::work() {
     lock.unlock();
     const Clock::time_point begin = Clock::now();
     std::exception_ptr error;
+    const bool patient = comm_.is_patient();
+    comm_.set_patient(true);
     try {
       carry_out(job);
     } catch (...) {
       error = std::current_exception();
     }
+    comm_.set_patient(patient);
     const double seconds = seconds_since(begin);
     lock.lock();
     times_.busy_s += seconds;
@@ -152,8 +128,6 @@ void ProgressThread::carry_out(const Job& job) {
       return comm_.reduce_scatter(job.input, job.output, job.bounds, job.dtype, job.op);
     case Collective::all_gather:
       return comm_.all_gather(job.input, job.output, job.bounds, job.dtype);
-    case Collective::broadcast:
-      return comm_.broadcast(job.input, job.output, job.count, job.dtype, job.root);
     default:
       return comm_.all_reduce(job.input, job.output, job.count, job.dtype, job.op);
   }

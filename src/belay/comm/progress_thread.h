@@ -3,8 +3,9 @@
 // order in which they are started. All ranks start the same calls in the same order. Starting and
 // waiting allocate nothing.
 //
-// The communicator belongs to the thread while this object lives; what needs it itself goes through
-// run().
+// One thread uses the communicator at a time. While a started call is not waited for that is this
+// object's; else whoever waited may make calls itself, as there is nothing under way. Calls of the
+// thread are patient (Communicator::set_patient), those of others are as they were.
 
 #include <condition_variable>
 #include <cstdint>
@@ -38,18 +39,11 @@ class ProgressThread {
                               DType dtype, ReduceOp op);
   Ticket start_all_gather(const void* input, void* output, std::span<const std::int64_t> bounds,
                           DType dtype);
-  Ticket start_broadcast(const void* input, void* output, std::int64_t count, DType dtype,
-                         int root);
 
   // Several calls as one; `body` must live until it is done.
   Ticket start(const std::function<void(Communicator&)>& body);
 
-  [[nodiscard]] bool done(Ticket ticket);
   void wait(Ticket ticket);
-  void wait_all();
-
-  // Runs on the thread after all calls so far, and returns when it has: allocation, barriers.
-  void run(const std::function<void(Communicator&)>& body);
 
   // Seconds since the start in which calls ran, and in which wait() blocked: what was not hidden.
   struct Times {
@@ -63,7 +57,6 @@ class ProgressThread {
     Collective collective = Collective::barrier;
     ReduceOp op = ReduceOp::sum;
     DType dtype = DType::f32;
-    int root = 0;
     const void* input = nullptr;
     void* output = nullptr;
     std::int64_t count = 0;

@@ -26,7 +26,6 @@ TEST(ProgressThread, CallsRunInTheOrderOfTheirStart) {
       }
       for (std::size_t i = tickets.size(); i-- > 0;) {
         progress.wait(tickets[i]);
-        EXPECT_TRUE(progress.done(tickets[i]));
         for (const float value : buckets[i]) {
           ASSERT_EQ(value, static_cast<float>(3 + 3 * static_cast<int>(i)));
         }
@@ -43,16 +42,38 @@ TEST(ProgressThread, ShardedStepOfAllKinds) {
     ProgressThread progress(comm);
     std::vector<float> values(20, static_cast<float>(rank));
     float* const block = values.data() + bounds[rank];
-    progress.start_broadcast(values.data(), values.data(), 20, DType::f32, 2);
+    values.assign(20, 2.0F);
     progress.start_reduce_scatter(values.data(), block, bounds, DType::f32, ReduceOp::avg);
-    progress.start_all_gather(block, values.data(), bounds, DType::f32);
-    progress.wait_all();
+    progress.wait(progress.start_all_gather(block, values.data(), bounds, DType::f32));
     for (const float value : values) ASSERT_EQ(value, 2.0F);
     float sum = 1;
-    progress.run(
-        [&](Communicator& inside) { inside.all_reduce(&sum, &sum, 1, DType::f32, ReduceOp::sum); });
+    const std::function<void(Communicator&)> body = [&](Communicator& inside) {
+      inside.all_reduce(&sum, &sum, 1, DType::f32, ReduceOp::sum);
+    };
+    progress.wait(progress.start(body));
     EXPECT_EQ(sum, 4);
+    // With nothing under way, whoever waited may call.
+    comm.all_reduce(&sum, &sum, 1, DType::f32, ReduceOp::sum);
+    EXPECT_EQ(sum, 16);
   }));
+}
+
+TEST(ProgressThread, OnlyCallsOfTheThreadArePatient) {
+  ThreadGroup group(1);
+  Communicator comm(group.transport(0), {});
+  ProgressThread progress(comm);
+  bool patient = false;
+  const std::function<void(Communicator&)> look = [&](Communicator& inside) {
+    patient = inside.is_patient();
+  };
+  progress.wait(progress.start(look));
+  EXPECT_TRUE(patient);
+  EXPECT_FALSE(comm.is_patient());
+  const std::function<void(Communicator&)> break_off = [](Communicator&) {
+    fail(ExitCode::communication, "no more");
+  };
+  EXPECT_THROW(progress.wait(progress.start(break_off)), Error);
+  EXPECT_FALSE(comm.is_patient());
 }
 
 TEST(ProgressThread, ErrorsReachThoseWhoWait) {
@@ -63,7 +84,7 @@ TEST(ProgressThread, ErrorsReachThoseWhoWait) {
     const auto ticket =
         progress.start_all_reduce(values.data(), values.data(), count, DType::f32, ReduceOp::sum);
     EXPECT_THROW(progress.wait(ticket), Error);
-    EXPECT_THROW(progress.wait_all(), Error);
+    EXPECT_THROW(progress.wait(ticket), Error);
     progress.start_all_reduce(values.data(), values.data(), 10, DType::f32, ReduceOp::sum);
   });
   for (const std::string& error : errors) {

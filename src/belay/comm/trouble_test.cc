@@ -160,13 +160,8 @@ TEST(Trouble, ARankThatStopsInTheMiddle) {
   }
   // Rank 2 enters the call, and is never heard of again.
   const Choice choice = choose_by_size(Collective::all_reduce, 3, 400);
-  const Signature call{1,
-                       100,
-                       -1,
-                       Collective::all_reduce,
-                       ReduceOp::sum,
-                       DType::f32,
-                       static_cast<std::uint8_t>(static_cast<int>(choice.algorithm) + 16)};
+  Signature call{1, 100, -1, Collective::all_reduce, ReduceOp::sum, DType::f32};
+  put_choice(call, choice);
   group.transport(2).enter(call);
   for (std::thread& thread : threads) thread.join();
   expect_all_name(errors, {"all_reduce #1", "rank 2 has stopped in the middle of it"});

@@ -33,6 +33,7 @@ class Watch {
   // Whether waits leave the processor to others from the start, because something computes beside
   // them, at the cost of some latency.
   void set_patient(bool patient) { patient_ = patient; }
+  [[nodiscard]] bool is_patient() const { return patient_; }
 
   [[nodiscard]] double timeout_s() const { return timeout_s_; }
 

@@ -15,9 +15,8 @@ std::string report_text(const DesyncReport& report) {
     text += one + "\n";
   };
   if (report.differs) {
-    line(fmt::format("{} ranks agree up to call #{}; the first difference is call #{}{}{}",
+    line(fmt::format("{} ranks agree up to call #{}; the first difference is call #{}{}",
                      report.ranks, report.agreed, report.sequence,
-                     report.group > 0 ? fmt::format(" of group {}", report.group) : "",
                      report.call.empty() ? "" : ": " + report.call));
   } else {
     line(fmt::format("{} ranks: what is recorded of their calls agrees, up to #{}", report.ranks,
@@ -57,11 +56,10 @@ std::string report_json(const DesyncReport& report) {
   }
   Json damaged = Json::array();
   for (const auto& one : report.damaged) damaged.push_back({{"file", one.file}, {"why", one.why}});
-  const Json json = {{"ranks", report.ranks},     {"differs", report.differs},
-                     {"group", report.group},     {"sequence", report.sequence},
-                     {"call", report.call},       {"agreed", report.agreed},
-                     {"culprits", culprits},      {"by_rank", by_rank},
-                     {"remarks", report.remarks}, {"damaged", damaged}};
+  const Json json = {
+      {"ranks", report.ranks}, {"differs", report.differs}, {"sequence", report.sequence},
+      {"call", report.call},   {"agreed", report.agreed},   {"culprits", culprits},
+      {"by_rank", by_rank},    {"remarks", report.remarks}, {"damaged", damaged}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

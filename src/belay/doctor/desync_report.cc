@@ -24,7 +24,7 @@ class Judge {
   void describe_ranks();
 
  private:
-  [[nodiscard]] bool differs_at(std::int64_t group, std::int64_t sequence);
+  [[nodiscard]] bool differs_at(std::int64_t sequence);
   void blame(int rank, Culprit kind, std::string why) {
     report_.culprits.push_back({rank, kind, std::move(why)});
   }
@@ -37,67 +37,56 @@ class Judge {
   void blame_links();
   void remark_arrivals();
   [[nodiscard]] const FlightCall* here(const FlightRecord& record) const {
-    return call_at(record, report_.group, report_.sequence);
+    return call_at(record, report_.sequence);
   }
 
   const FlightRecords& all_;
   DesyncReport& report_;
 };
 
-bool Judge::differs_at(std::int64_t group, std::int64_t sequence) {
+bool Judge::differs_at(std::int64_t sequence) {
   const FlightCall* first = nullptr;
   bool differs = false;
   for (const FlightRecord& record : all_.records) {
-    const FlightCall* const call = call_at(record, group, sequence);
+    const FlightCall* const call = call_at(record, sequence);
     if (call == nullptr) {
       // What a cut file does not show may have been done.
-      differs |= last_of(record, group) < sequence && (!record.cut || record.last_call < sequence);
+      differs |= last_of(record) < sequence && (!record.cut || record.last_call < sequence);
       continue;
     }
     if (first == nullptr) first = call;
     differs |= first->call != call->call || first->algorithm != call->algorithm ||
                call->state != FlightCall::State::done;
   }
-  if (group == 0) {
-    for (const int rank : all_.missing) {
-      const auto seen = seen_by_others(all_, rank);
-      differs |= seen && seen->finished < sequence;
-    }
+  for (const int rank : all_.missing) {
+    const auto seen = seen_by_others(all_, rank);
+    differs |= seen && seen->finished < sequence;
   }
   return differs;
 }
 
 void Judge::find_difference() {
-  std::set<std::int64_t> groups;
+  // What some have forgotten already cannot be compared.
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
   for (const FlightRecord& record : all_.records) {
-    for (const FlightCall& call : record.calls) groups.insert(call.group);
+    if (record.calls.empty()) continue;
+    begin = std::max(begin, record.calls.front().sequence);
+    end = std::max(end, last_of(record));
   }
-  for (const std::int64_t group : groups) {
-    // What some have forgotten already cannot be compared.
-    std::int64_t begin = 0;
-    std::int64_t end = 0;
-    for (const FlightRecord& record : all_.records) {
-      const auto own = std::find_if(record.calls.begin(), record.calls.end(),
-                                    [&](const FlightCall& call) { return call.group == group; });
-      if (own == record.calls.end()) continue;
-      begin = std::max(begin, own->sequence);
-      end = std::max(end, last_of(record, group));
+  // A rank whose last call is older than all that another remembers differs in the next one.
+  for (const FlightRecord& record : all_.records) {
+    const std::int64_t last = last_of(record);
+    if (last > 0) begin = std::min(begin, last + 1);
+  }
+  for (std::int64_t sequence = std::max<std::int64_t>(begin, 1); sequence <= end; ++sequence) {
+    if (differs_at(sequence)) {
+      report_.differs = true;
+      report_.sequence = sequence;
+      report_.agreed = sequence - 1;
+      return;
     }
-    // A rank whose last call is older than all that another remembers differs in the next one.
-    for (const FlightRecord& record : all_.records) {
-      const std::int64_t last = last_of(record, group);
-      if (last > 0) begin = std::min(begin, last + 1);
-    }
-    for (std::int64_t sequence = std::max<std::int64_t>(begin, 1); sequence <= end; ++sequence) {
-      if (differs_at(group, sequence)) {
-        report_.differs = true;
-        report_.group = group;
-        report_.sequence = sequence;
-        report_.agreed = sequence - 1;
-        return;
-      }
-      report_.agreed = sequence;
-    }
+    report_.agreed = sequence;
   }
 }
 

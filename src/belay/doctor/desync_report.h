@@ -42,8 +42,7 @@ struct DesyncReport {
   int ranks = 0;
   std::vector<DesyncRank> by_rank;
   std::vector<FlightRecords::Damaged> damaged;
-  bool differs = false;  // the calls do
-  std::int64_t group = 0;
+  bool differs = false;       // the calls do
   std::int64_t sequence = 0;  // of the first difference
   std::string call;           // of most ranks
   std::int64_t agreed = 0;    // last call that all records agree on and have finished

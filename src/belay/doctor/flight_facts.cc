@@ -37,18 +37,16 @@ std::string end_in_words(const FlightRecord& record) {
   return "unknown";
 }
 
-const FlightCall* call_at(const FlightRecord& record, std::int64_t group, std::int64_t sequence) {
+const FlightCall* call_at(const FlightRecord& record, std::int64_t sequence) {
   for (const FlightCall& call : record.calls) {
-    if (call.sequence == sequence && call.group == group) return &call;
+    if (call.sequence == sequence) return &call;
   }
   return nullptr;
 }
 
-std::int64_t last_of(const FlightRecord& record, std::int64_t group) {
+std::int64_t last_of(const FlightRecord& record) {
   std::int64_t last = 0;
-  for (const FlightCall& call : record.calls) {
-    if (call.group == group) last = std::max(last, call.sequence);
-  }
+  for (const FlightCall& call : record.calls) last = std::max(last, call.sequence);
   return last;
 }
 

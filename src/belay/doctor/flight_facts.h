@@ -18,9 +18,9 @@ std::string signal_name(int signal);
 std::string end_in_words(const FlightRecord& record);
 
 // Null where the record does not have the call.
-const FlightCall* call_at(const FlightRecord& record, std::int64_t group, std::int64_t sequence);
-// Number of the last call of the group; 0: none.
-std::int64_t last_of(const FlightRecord& record, std::int64_t group);
+const FlightCall* call_at(const FlightRecord& record, std::int64_t sequence);
+// Number of the last call that the record has; 0: none.
+std::int64_t last_of(const FlightRecord& record);
 // What others saw of a rank, at the latest.
 std::optional<FlightPeer> seen_by_others(const FlightRecords& all, int rank);
 

@@ -38,6 +38,10 @@ std::string call_in_words(const Json& json) {
 
 std::string algorithm_in_words(const Json& json) {
   std::string text = json.at("algorithm");
+  if (json.contains("inner")) {
+    text += fmt::format(" {}/{}", json.at("inner").get<std::string>(),
+                        json.at("outer").get<std::string>());
+  }
   const auto segments = json.value("segments", std::int64_t{0});
   if (segments > 1) text += fmt::format(" x{}", segments);
   return text;
@@ -46,7 +50,6 @@ std::string algorithm_in_words(const Json& json) {
 FlightCall call_of(const Json& json) {
   FlightCall call;
   call.sequence = json.at("sequence");
-  call.group = json.at("group");
   call.epoch = json.at("epoch");
   call.call = call_in_words(json);
   if (call.epoch > 0) call.call += fmt::format(", epoch {}", call.epoch);

@@ -11,7 +11,6 @@ namespace belay {
 struct FlightCall {
   enum class State : std::uint8_t { queued, started, done };
   std::int64_t sequence = 0;
-  std::int64_t group = 0;
   std::int64_t epoch = 0;
   std::string call;       // what all ranks must agree on, in words
   std::string algorithm;  // that too; empty: not chosen yet
