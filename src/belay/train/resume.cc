@@ -135,6 +135,7 @@ SnapshotState snapshot_state(const RunSetup& setup, const Progress& progress) {
       {"steps_non_finite", extra_text(progress.steps_non_finite)},
       {"loss_scale", progress.loss_scale_state},
       {"compression", describe(config.comm)},
+      {"compression_warmup", extra_text(config.comm.compression_warmup)},
       {"measured_compression", progress.measured_compression},
       {"precision", describe(resolved(config.precision, config.train.dtype))},
       {"zero", extra_text(config.parallel.zero)},
@@ -192,6 +193,9 @@ SnapshotState check_resume(const std::string& dir, const RunSetup& setup,
       {"device", config.train.device},
       {"order_stable", fmt::format("{}", config.comm.order_stable)},
       {"compression", describe(config.comm)}};
+  if (config.comm.compression != comm::Compression::none) {
+    roundings.emplace_back("compression_warmup", extra_text(config.comm.compression_warmup));
+  }
   if (!config.comm.order_stable) {
     roundings.emplace_back("ranks", extra_text(setup.ranks));
     // Which sums are made, and in what order.
