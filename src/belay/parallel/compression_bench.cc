@@ -6,6 +6,7 @@
 #include <random>
 
 #include "belay/base/error.h"
+#include "belay/base/median.h"
 #include "belay/comm/compression/block_quantiser.h"
 #include "belay/comm/fault_transport.h"
 #include "belay/comm/topology.h"
@@ -21,11 +22,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double>& values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 std::vector<Compression> wanted_modes(const std::string& name) {

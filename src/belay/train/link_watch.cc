@@ -23,8 +23,9 @@ void say(std::int64_t step, const comm::LinkNews& news) {
     case Kind::healed:
       log::info(
           "step {}: the link from rank {} to rank {} is well again: {:.3g} GB/s, {:.3g} GB/s "
-          "is typical; it is used again (epoch {})",
-          step, from, to, news.gbps, news.typical, news.epoch);
+          "is typical{}",
+          step, from, to, news.gbps, news.typical,
+          news.avoided ? fmt::format("; it is used again (epoch {})", news.epoch) : "");
       return;
     case Kind::late:
       log::warn(

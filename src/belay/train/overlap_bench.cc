@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "belay/base/error.h"
+#include "belay/base/median.h"
 #include "belay/base/parallel.h"
 #include "belay/base/philox.h"
 #include "belay/base/stopwatch.h"
@@ -36,12 +37,6 @@ struct Times {
   double comm_ms = 0;
   double waited_ms = 0;
 };
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Noise can make a step faster than computing alone, or slower than both in turn.
 double share_hidden(double exposed_ms, double comm_ms) {
