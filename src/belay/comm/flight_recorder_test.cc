@@ -204,6 +204,7 @@ void die_by(int signal, const std::string& dir, bool handle) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
+    ::signal(signal, SIG_DFL);  // shells have programs in the background ignore some
     if (handle) write_flight_records_at_signals();
     ThreadGroup group(1);
     Communicator comm(group.transport(0), {});
