@@ -11,15 +11,15 @@ namespace {
 
 using testing::kRows;
 using testing::Layout;
-using testing::Outcome;
 using testing::plain_optimizer;
 using testing::Task;
+using testing::TaskOutcome;
 using testing::tiny_model;
 using testing::TinyBatch;
 using testing::TinyRun;
 
-void expect_same(const Outcome& one, const std::vector<Outcome>& ranks, double tolerance) {
-  for (const Outcome& rank : ranks) {
+void expect_same(const TaskOutcome& one, const std::vector<TaskOutcome>& ranks, double tolerance) {
+  for (const TaskOutcome& rank : ranks) {
     ASSERT_EQ(rank.steps.size(), one.steps.size());
     for (std::size_t i = 0; i < one.steps.size(); ++i) {
       EXPECT_EQ(rank.steps[i].outcome, one.steps[i].outcome) << "step " << i + 1;
@@ -38,7 +38,7 @@ TEST(DataParallelTest, AnyNumberOfRanksGivesTheLossesOfOne) {
     Task task{tiny_model(family)};
     task.model.dropout = 0.1;
     for (const std::int64_t micro_batches : {4, 5}) {
-      const Outcome one = task.run({1, micro_batches}).front();
+      const TaskOutcome one = task.run({1, micro_batches}).front();
       for (const int ranks : {2, 3, 4}) {
         SCOPED_TRACE(fmt::format("{} micro-batches on {} ranks", micro_batches, ranks));
         expect_same(one, task.run({ranks, micro_batches}), 1e-5);
@@ -50,7 +50,7 @@ TEST(DataParallelTest, AnyNumberOfRanksGivesTheLossesOfOne) {
 TEST(DataParallelTest, SizesOfBucketsAndOverlapChangeNothing) {
   Task task{tiny_model(Family::qwen2)};
   task.steps = 3;
-  const Outcome one = task.run({}).front();
+  const TaskOutcome one = task.run({}).front();
   for (const Layout& layout :
        {Layout{2, 4, 4, 1}, Layout{2, 4, 1 << 20, 4}, Layout{2, 4, 4096, 1, false},
         Layout{2, 4, 333, 3}, Layout{4, 4, 1 << 20, 4, false}}) {
@@ -65,7 +65,7 @@ TEST(DataParallelTest, PipelinedMicroBatches) {
     task.model.dropout = 0.1;
     // 5 and 6 do not divide by all: ranks sit the last round out. With 3 some have only one.
     for (const std::int64_t micro_batches : {3, 4, 5, 6}) {
-      const Outcome one = task.run({1, micro_batches}).front();
+      const TaskOutcome one = task.run({1, micro_batches}).front();
       for (const int ranks : {2, 3, 4}) {
         if (ranks > micro_batches) continue;
         SCOPED_TRACE(fmt::format("{} micro-batches on {} ranks", micro_batches, ranks));
@@ -86,8 +86,8 @@ TEST(DataParallelTest, PipelinesAreRepeatable) {
   Task task{tiny_model(Family::llama)};
   task.steps = 5;
   const Layout layout{3, 8, 700, 1, true, false, 2};
-  const std::vector<Outcome> first = task.run(layout);
-  const std::vector<Outcome> second = task.run(layout);
+  const std::vector<TaskOutcome> first = task.run(layout);
+  const std::vector<TaskOutcome> second = task.run(layout);
   EXPECT_TRUE(first.front().weights == second.front().weights);
   expect_same(first.front(), second, 0);
 }
@@ -110,11 +110,11 @@ TEST(DataParallelTest, StableSumsHaveTheBitsOfOneRank) {
     // 7 do not divide by 2 or 4, so some ranks sit the last round out.
     for (const std::int64_t micro_batches : {4, 6, 7, 8}) {
       const Layout alone{1, micro_batches, 1000, 2, true, true};
-      const Outcome one = task.run(alone).front();
+      const TaskOutcome one = task.run(alone).front();
       for (const int ranks : {2, 4}) {
         SCOPED_TRACE(fmt::format("{} micro-batches on {} ranks", micro_batches, ranks));
         const Layout layout{ranks, micro_batches, ranks == 2 ? 333U : 20000U, 2, true, true};
-        for (const Outcome& rank : task.run(layout)) {
+        for (const TaskOutcome& rank : task.run(layout)) {
           for (std::size_t i = 0; i < one.steps.size(); ++i) {
             EXPECT_EQ(rank.steps[i].loss, one.steps[i].loss) << "step " << i + 1;
             EXPECT_EQ(rank.steps[i].grad_norm, one.steps[i].grad_norm) << "step " << i + 1;
@@ -132,7 +132,7 @@ TEST(DataParallelTest, BatchesWithoutLabelsTakePart) {
   Task task{tiny_model(Family::llama)};
   task.steps = 6;
   task.edit = testing::drop_labels;
-  const Outcome one = task.run({}).front();
+  const TaskOutcome one = task.run({}).front();
   EXPECT_EQ(one.steps[2].outcome, StepOutcome::no_labels);
   for (const int ranks : {2, 4}) expect_same(one, task.run({ranks}), 1e-5);
   expect_same(one, task.run({2, 4, 1000, 2, true, false, 2}), 1e-5);

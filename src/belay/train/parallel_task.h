@@ -31,7 +31,7 @@ inline void drop_labels(std::int64_t step, TinyBatch& batch) {
   }
 }
 
-struct Outcome {
+struct TaskOutcome {
   std::vector<StepResult> steps;
   std::vector<std::vector<float>> weights;
   // Of the whole, by the first rank.
@@ -46,7 +46,7 @@ struct Task {
   Edit edit = {};
 
   // What one rank of the layout does; communicator null: alone.
-  [[nodiscard]] Outcome run_rank(const Layout& layout, comm::Communicator* communicator) const {
+  [[nodiscard]] TaskOutcome run_rank(const Layout& layout, comm::Communicator* communicator) const {
     ShardOptions shard;
     if (communicator != nullptr && layout.zero > 0) {
       shard = {static_cast<ZeroStage>(layout.zero), communicator->rank(), layout.ranks,
@@ -77,7 +77,7 @@ struct Task {
     }
     const OptimizerConfig optimizer = plain_optimizer();
     Stepper stepper(*run.program, optimizer, steps, share, communicator);
-    Outcome outcome;
+    TaskOutcome outcome;
     std::int64_t updates = 0;
     for (std::int64_t step = 1; step <= steps; ++step) {
       TinyBatch batch(model, kRows * layout.micro_batches, static_cast<std::uint64_t>(step));
@@ -115,11 +115,11 @@ struct Task {
   }
 
   // Of every rank.
-  [[nodiscard]] std::vector<Outcome> run(const Layout& layout) const {
+  [[nodiscard]] std::vector<TaskOutcome> run(const Layout& layout) const {
     comm::CommunicatorOptions options;
     options.order_stable = layout.stable;
     if (layout.ranks == 1) return {run_rank(layout, nullptr)};
-    std::vector<Outcome> outcomes(static_cast<std::size_t>(layout.ranks));
+    std::vector<TaskOutcome> outcomes(static_cast<std::size_t>(layout.ranks));
     comm::expect_no_errors(
         comm::run_ranks(layout.ranks, options, [&](comm::Communicator& communicator) {
           outcomes[static_cast<std::size_t>(communicator.rank())] = run_rank(layout, &communicator);

@@ -13,8 +13,8 @@ namespace belay {
 namespace {
 
 using testing::Layout;
-using testing::Outcome;
 using testing::Task;
+using testing::TaskOutcome;
 using testing::tiny_model;
 using testing::TinyBatch;
 
@@ -31,8 +31,8 @@ std::string text_of(const Layout& layout) {
                      layout.micro_batches, layout.ranks, layout.bucket_bytes);
 }
 
-void expect_near(const Outcome& one, const std::vector<Outcome>& ranks, double tolerance) {
-  for (const Outcome& rank : ranks) {
+void expect_near(const TaskOutcome& one, const std::vector<TaskOutcome>& ranks, double tolerance) {
+  for (const TaskOutcome& rank : ranks) {
     ASSERT_EQ(rank.steps.size(), one.steps.size());
     for (std::size_t i = 0; i < one.steps.size(); ++i) {
       EXPECT_EQ(rank.steps[i].outcome, one.steps[i].outcome) << "step " << i + 1;
@@ -46,8 +46,8 @@ void expect_near(const Outcome& one, const std::vector<Outcome>& ranks, double t
   }
 }
 
-void expect_equal(const Outcome& one, const std::vector<Outcome>& ranks) {
-  for (const Outcome& rank : ranks) {
+void expect_equal(const TaskOutcome& one, const std::vector<TaskOutcome>& ranks) {
+  for (const TaskOutcome& rank : ranks) {
     for (std::size_t i = 0; i < one.steps.size(); ++i) {
       EXPECT_EQ(rank.steps[i].outcome, one.steps[i].outcome) << "step " << i + 1;
       if (one.steps[i].outcome != StepOutcome::updated) continue;
@@ -66,7 +66,7 @@ TEST(ZeroTest, AnyStageAndNumberOfRanksGivesTheLossesOfOne) {
     task.model.dropout = 0.1;
     for (const std::int64_t micro_batches : {4, 5}) {
       if (family == Family::llama && micro_batches == 4) continue;
-      const Outcome one = task.run({1, micro_batches}).front();
+      const TaskOutcome one = task.run({1, micro_batches}).front();
       for (const int ranks : {2, 3, 4}) {
         for (const int zero : kStages) {
           const Layout layout = sharded(zero, ranks, micro_batches);
@@ -88,7 +88,7 @@ TEST(ZeroTest, StableRunsHaveTheBitsOfOneRank) {
       for (const std::int64_t micro_batches : {4, 7}) {
         Layout alone{1, micro_batches};
         alone.stable = true;
-        const Outcome one = task.run(alone).front();
+        const TaskOutcome one = task.run(alone).front();
         for (const int ranks : {2, 4}) {
           for (const int zero : kStages) {
             Layout layout = sharded(zero, ranks, micro_batches, ranks == 2 ? 333 : 20000);
@@ -107,7 +107,7 @@ TEST(ZeroTest, BucketsAndOverlapChangeNothing) {
   Task task{tiny_model(Family::qwen2)};
   task.model.tie_embeddings = false;
   task.steps = 3;
-  const Outcome plain = task.run({2, 2}).front();
+  const TaskOutcome plain = task.run({2, 2}).front();
   for (const int zero : kStages) {
     for (const std::size_t bytes : {4U, 333U, 5000U, 1U << 20}) {
       for (const int buckets : {1, 4}) {
@@ -125,7 +125,7 @@ TEST(ZeroTest, MoreRanksThanPieces) {
   Task task{tiny_model(Family::gpt2)};
   task.steps = 2;
   task.model.layers = 1;
-  const Outcome one = task.run({1, 12}).front();
+  const TaskOutcome one = task.run({1, 12}).front();
   for (const int zero : kStages) expect_near(one, task.run(sharded(zero, 12, 12, 4)), 1e-5);
 }
 
@@ -133,7 +133,7 @@ TEST(ZeroTest, DevicesWithMemoryOfTheirOwn) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Task task{tiny_model(Family::llama), "guard", dtype};
     task.steps = 2;
-    const Outcome one = task.run({1, 3}).front();
+    const TaskOutcome one = task.run({1, 3}).front();
     for (const int zero : kStages) {
       expect_near(one, task.run(sharded(zero, 2, 3)), dtype == DType::f32 ? 1e-5 : 1e-2);
     }
@@ -144,7 +144,7 @@ TEST(ZeroTest, BatchesWithoutLabelsTakePart) {
   Task task{tiny_model(Family::llama)};
   task.steps = 6;
   task.edit = testing::drop_labels;
-  const Outcome one = task.run({}).front();
+  const TaskOutcome one = task.run({}).front();
   EXPECT_EQ(one.steps[2].outcome, StepOutcome::no_labels);
   for (const int zero : kStages) {
     for (const int ranks : {2, 3}) expect_near(one, task.run(sharded(zero, ranks, 4)), 1e-5);
